@@ -1,0 +1,9 @@
+//! What controllers and brokers must agree on: identifiers, metadata records and the image that
+//! replaying them gives, configuration definitions, and the names of mirror states.
+//!
+//! Everything here is synchronous and deterministic, except `clock`, `task` and `telemetry`.
+
+pub mod config;
+pub mod ids;
+pub mod metadata;
+pub mod mirror_state;
