@@ -1,0 +1,322 @@
+//! Calls to the active controller.
+//!
+//! An inactive controller names the active one in the metadata of its refusal; a dead one is passed
+//! over for the next address. Each call goes on trying until its own deadline, so callers see one
+//! answer or one error, never which controller it was.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::ids::{BrokerEpoch, BrokerId};
+use protocol::proto::controller::controller_client::ControllerClient;
+use protocol::proto::controller::*;
+use thiserror::Error;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::transport::{Channel, Endpoint as TransportEndpoint};
+use tonic::{Code, Status};
+use tracing::debug;
+
+/// Metadata key of a refusal: the node id of the active controller, -1 when none is known.
+pub const LEADER_KEY: &str = "kagami-leader";
+/// Forwarded answers may list many topics.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// Of one attempt: a controller that hangs must not eat the whole deadline of a call, nor a session.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Of one attempt at a client's request, which may create thousands of partitions.
+const FORWARD_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Between two rounds over all controllers: short, since an election takes less than a second.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// One entry of `controller.quorum.voters`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumVoter {
+    pub node_id: i32,
+    /// `host:port` of its `quorum.listener`.
+    pub address: String,
+}
+
+#[derive(Debug, Error)]
+pub enum ChannelError {
+    #[error(
+        "no active controller among {voters} within {} ms (last: {last}); check that a majority of controllers runs",
+        .timeout.as_millis()
+    )]
+    NoActiveController { voters: String, timeout: Duration, last: String },
+
+    #[error("the controller refused the call: {0}")]
+    Refused(String),
+
+    #[error("controller.quorum.voters names no usable address: {0}")]
+    Address(String),
+}
+
+struct Voter {
+    node_id: i32,
+    address: String,
+    client: ControllerClient<Channel>,
+    channel: Channel,
+}
+
+pub struct ControllerChannel {
+    cluster_id: String,
+    broker_id: BrokerId,
+    /// Of the newest registration; -1 before the first.
+    broker_epoch: AtomicI64,
+    voters: Vec<Voter>,
+    /// Index of the voter that answered last.
+    active: AtomicUsize,
+}
+
+impl ControllerChannel {
+    /// Connects lazily: no controller needs to be there yet.
+    pub fn new(
+        cluster_id: String,
+        broker_id: BrokerId,
+        voters: &[QuorumVoter],
+    ) -> Result<ControllerChannel, ChannelError> {
+        if voters.is_empty() {
+            return Err(ChannelError::Address("the list is empty".to_owned()));
+        }
+        let voters = voters
+            .iter()
+            .map(|voter| {
+                let channel = lazy_channel(&voter.address)?;
+                let client = ControllerClient::new(channel.clone())
+                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_encoding_message_size(MAX_MESSAGE_BYTES);
+                Ok(Voter { node_id: voter.node_id, address: voter.address.clone(), client, channel })
+            })
+            .collect::<Result<Vec<_>, ChannelError>>()?;
+        Ok(ControllerChannel {
+            cluster_id,
+            broker_id,
+            broker_epoch: AtomicI64::new(-1),
+            voters,
+            active: AtomicUsize::new(0),
+        })
+    }
+
+    pub fn cluster_id(&self) -> &str {
+        &self.cluster_id
+    }
+
+    pub fn broker_id(&self) -> BrokerId {
+        self.broker_id
+    }
+
+    /// The epoch of the newest registration, -1 before the first.
+    pub fn broker_epoch(&self) -> BrokerEpoch {
+        BrokerEpoch(self.broker_epoch.load(Ordering::Acquire))
+    }
+
+    pub fn set_broker_epoch(&self, epoch: BrokerEpoch) {
+        self.broker_epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// The transports to all controllers, for the metadata subscription, which any of them serves.
+    pub fn channels(&self) -> impl Iterator<Item = (&str, Channel)> {
+        self.voters.iter().map(|voter| (voter.address.as_str(), voter.channel.clone()))
+    }
+
+    pub async fn register(
+        &self,
+        mut request: RegisterBrokerRequest,
+        timeout: Duration,
+    ) -> Result<RegisterBrokerResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        self.call("RegisterBroker", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.register_broker(request).await
+        })
+        .await
+    }
+
+    pub async fn heartbeat(
+        &self,
+        mut request: HeartbeatRequest,
+        timeout: Duration,
+    ) -> Result<HeartbeatResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call("Heartbeat", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.heartbeat(request).await
+        })
+        .await
+    }
+
+    /// The three identity fields are filled in here, as in all calls below.
+    pub async fn alter_partition(
+        &self,
+        mut request: AlterPartitionRequest,
+        timeout: Duration,
+    ) -> Result<AlterPartitionResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call("AlterPartition", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.alter_partition(request).await
+        })
+        .await
+    }
+
+    pub async fn allocate_producer_ids(
+        &self,
+        timeout: Duration,
+    ) -> Result<AllocateProducerIdsResponse, ChannelError> {
+        let request = AllocateProducerIdsRequest {
+            cluster_id: self.cluster_id.clone(),
+            broker_id: self.broker_id.0,
+            broker_epoch: self.broker_epoch().0,
+        };
+        self.call("AllocateProducerIds", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.allocate_producer_ids(request).await
+        })
+        .await
+    }
+
+    /// Hands a client's request on, its body as it came.
+    pub async fn forward(
+        &self,
+        mut request: ForwardRequest,
+        timeout: Duration,
+    ) -> Result<ForwardResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call("Forward", timeout, FORWARD_ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.forward(request).await
+        })
+        .await
+    }
+
+    pub async fn propose_mirror(
+        &self,
+        mut request: ProposeMirrorRequest,
+        timeout: Duration,
+    ) -> Result<ProposeMirrorResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call("ProposeMirror", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.propose_mirror(request).await
+        })
+        .await
+    }
+
+    pub async fn report_mirror(
+        &self,
+        mut request: ReportMirrorRequest,
+        timeout: Duration,
+    ) -> Result<ReportMirrorResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call("ReportMirror", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+            client.report_mirror(request).await
+        })
+        .await
+    }
+
+    /// Tries the controller that answered last, the one a refusal names, and the others in turn.
+    async fn call<Request, Response, Call, Answer>(
+        &self,
+        name: &'static str,
+        timeout: Duration,
+        attempt_timeout: Duration,
+        request: Request,
+        call: Call,
+    ) -> Result<Response, ChannelError>
+    where
+        Request: Clone,
+        Call: Fn(ControllerClient<Channel>, Request) -> Answer,
+        Answer: Future<Output = Result<tonic::Response<Response>, Status>>,
+    {
+        let deadline = Instant::now() + timeout;
+        let mut index = self.active.load(Ordering::Relaxed) % self.voters.len();
+        let mut failures = 0_usize;
+        let mut followed_hint = false;
+        loop {
+            let voter = &self.voters[index];
+            let attempt_deadline = deadline.min(Instant::now() + attempt_timeout);
+            let attempt = call(voter.client.clone(), request.clone());
+            let failure = match timeout_at(attempt_deadline, attempt).await {
+                Ok(Ok(response)) => {
+                    self.active.store(index, Ordering::Relaxed);
+                    return Ok(response.into_inner());
+                }
+                Ok(Err(status)) => {
+                    if let Some(next) = self.named_leader(&status).filter(|next| *next != index)
+                        && !followed_hint
+                    {
+                        // Follow a hint once, at once; a second one in a row may be two that name each other.
+                        followed_hint = true;
+                        debug!(call = name, controller = voter.node_id, leader = self.voters[next].node_id, "following to the active controller");
+                        index = next;
+                        continue;
+                    }
+                    if !is_retriable(&status) {
+                        return Err(ChannelError::Refused(status.message().to_owned()));
+                    }
+                    status.message().to_owned()
+                }
+                Err(_) => "no answer in time".to_owned(),
+            };
+            followed_hint = false;
+            debug!(call = name, controller = voter.node_id, address = %voter.address, %failure, "trying the next controller");
+            failures += 1;
+            index = (index + 1) % self.voters.len();
+            let next_round = failures.is_multiple_of(self.voters.len());
+            let resume_at = if next_round { Instant::now() + RETRY_INTERVAL } else { Instant::now() };
+            if resume_at >= deadline {
+                return Err(ChannelError::NoActiveController {
+                    voters: self.describe_voters(),
+                    timeout,
+                    last: failure,
+                });
+            }
+            if next_round {
+                sleep_until(resume_at).await;
+            }
+        }
+    }
+
+    fn named_leader(&self, status: &Status) -> Option<usize> {
+        let node_id: i32 = status.metadata().get(LEADER_KEY)?.to_str().ok()?.parse().ok()?;
+        self.voters.iter().position(|voter| voter.node_id == node_id)
+    }
+
+    fn describe_voters(&self) -> String {
+        let voters = self.voters.iter().map(|voter| format!("{}@{}", voter.node_id, voter.address));
+        voters.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// FAILED_PRECONDITION is "not the active one"; the rest is how tonic reports a transport that fails.
+fn is_retriable(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::FailedPrecondition
+            | Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Cancelled
+            | Code::Aborted
+            | Code::Unknown
+            | Code::Internal
+    )
+}
+
+fn lazy_channel(address: &str) -> Result<Channel, ChannelError> {
+    let endpoint = TransportEndpoint::from_shared(format!("http://{address}"))
+        .map_err(|error| ChannelError::Address(format!("{address}: {error}")))?;
+    Ok(endpoint
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
+        // Notices a controller whose machine is gone, which TCP alone would not for minutes.
+        .http2_keep_alive_interval(Duration::from_secs(2))
+        .keep_alive_timeout(Duration::from_secs(2))
+        .keep_alive_while_idle(true)
+        .connect_lazy())
+}
