@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::*;
 
 use super::record::*;
@@ -53,7 +55,7 @@ pub struct PartitionImage {
     pub mirror: PartitionMirror,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MirrorImage {
     pub name: Arc<str>,
     /// The metadata offset of its Mirror record.
@@ -75,6 +77,11 @@ impl Default for Term {
 }
 
 impl MetadataImage {
+    /// Configs set on a resource; `None` where nothing is set.
+    pub fn config(&self, resource_type: ConfigResourceType, name: &str) -> Option<&Arc<ConfigMap>> {
+        self.configs.get(&ConfigResource { resource_type, name: name.into() })
+    }
+
     pub fn topic(&self, name: &str) -> Option<&Arc<TopicImage>> {
         self.topics.by_id.get(self.topics.by_name.get(name)?)
     }

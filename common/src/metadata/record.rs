@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::*;
 
+use super::image::MirrorImage;
+
 /// The records of one request, in one atomic step of the log.
 ///
 /// `term` and the predecessor fence it: a batch whose predecessor is not the last one applied was
@@ -175,7 +177,8 @@ pub enum MetadataRecord {
         /// LOSS on an ordinary or released topic: this leader's replica keeps its tail.
         leader_keeps_tail: bool,
     },
-    /// A stopped partition becomes writable (decision 14).
+    /// A stopped partition becomes writable (decision 14). The offset counts as last mirrored offset
+    /// only if the association made its PREPARING cut (decision 10b).
     Release {
         topic_id: TopicId,
         partition: i32,
@@ -214,6 +217,8 @@ pub enum MetadataRecord {
         partition: i32,
         mirror: PartitionMirror,
     },
+    /// Snapshots only: a mirror with the offset of its creation.
+    MirrorSnapshot { mirror: MirrorImage },
     /// Snapshots only: a broker's registration with its epoch.
     BrokerSnapshot {
         broker_id: BrokerId,
@@ -285,7 +290,7 @@ pub struct PartitionChange {
 }
 
 /// `mirror.name` as the image keeps it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicMirror {
     pub mirror: Arc<str>,
     /// The suffix stands: stop requested or stopped.
@@ -326,7 +331,7 @@ pub struct Release {
 /// Cuts and releases of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionMirror {
-    /// Oldest first; a new cut drops those at or above its offset.
+    /// Oldest first, offsets rising: a new cut drops those at or above its offset.
     pub cuts: Vec<Cut>,
     /// The PREPARING cut of the newest association, kept apart from `cuts`, which drops entries.
     pub preparing_cut: Option<Cut>,
@@ -336,6 +341,17 @@ pub struct PartitionMirror {
     pub release: Option<Release>,
     /// Releases of earlier associations, oldest first.
     pub history: Vec<Release>,
-    /// (cut id, offset) of every cut, oldest first, bounded: what decision 12 answers from.
-    pub cut_log: Vec<(CutId, Offset)>,
+}
+
+impl PartitionMirror {
+    /// The newest cut made here.
+    pub fn newest_cut(&self) -> Option<&Cut> {
+        self.cuts.last()
+    }
+
+    /// The lowest offset this partition was cut to by a cut with a higher id than `since`. A cut that
+    /// `cuts` has dropped was followed by one at or below its offset, so none is missed.
+    pub fn lowest_cut_since(&self, since: CutId) -> Option<Offset> {
+        self.cuts.iter().filter(|cut| cut.id > since).map(|cut| cut.offset).min()
+    }
 }
