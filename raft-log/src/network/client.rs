@@ -1,0 +1,300 @@
+//! Calls to other voters.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, Stream, StreamExt as _};
+use openraft::alias;
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::impls::BasicNode;
+use openraft::network::{
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption, RaftNetworkFactory,
+};
+use openraft::raft::{
+    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse,
+    VoteRequest, VoteResponse,
+};
+use openraft::OptionalSend;
+use parking_lot::Mutex;
+use protocol::proto::raft as wire;
+use protocol::proto::raft::raft_client::RaftClient;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncReadExt as _;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::config::{Identity, VoterId};
+use crate::network::{SNAPSHOT_CHUNK_BYTES, decode, encode, message_limit_bytes, to_wire};
+use crate::snapshot::SnapshotFile;
+use crate::type_config::{TypeConfig, Vote};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// A peer that has vanished without a word is noticed after interval + timeout.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// To open the stream of appends: it may have to connect first.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
+/// The default of 64 KiB would make a batch wait for several round trips.
+const STREAM_WINDOW_BYTES: u32 = 4 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
+
+/// Connections to the other voters: made when first used, then kept for ever.
+pub(crate) struct Peers {
+    identity: Identity,
+    /// From the configuration: it follows a voter that moved; the membership's address does not.
+    addresses: BTreeMap<u64, String>,
+    message_limit_bytes: usize,
+    channels: Mutex<HashMap<(String, Use), Channel>>,
+}
+
+/// Snapshots have a connection of their own, so that heartbeats never wait behind them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Use {
+    Messages,
+    Snapshots,
+}
+
+impl Peers {
+    pub fn new(identity: Identity, voters: &[(u64, String)], max_payload_bytes: usize) -> Arc<Peers> {
+        Arc::new(Peers {
+            identity,
+            addresses: voters.iter().cloned().collect(),
+            message_limit_bytes: message_limit_bytes(max_payload_bytes),
+            channels: Mutex::default(),
+        })
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// An address that is none gives an error at each call, as an unreachable peer does.
+    pub fn client(&self, address: &str, purpose: Use) -> Result<RaftClient<Channel>, tonic::transport::Error> {
+        let mut channels = self.channels.lock();
+        let key = (address.to_owned(), purpose);
+        let channel = match channels.get(&key) {
+            Some(channel) => channel.clone(),
+            None => {
+                let channel = Endpoint::from_shared(format!("http://{address}"))?
+                    .tcp_nodelay(true)
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                    .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+                    .keep_alive_while_idle(true)
+                    .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                    .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+                    .connect_lazy();
+                channels.entry(key).or_insert(channel).clone()
+            }
+        };
+        Ok(RaftClient::new(channel)
+            .max_decoding_message_size(self.message_limit_bytes)
+            .max_encoding_message_size(self.message_limit_bytes))
+    }
+
+    fn address(&self, target: VoterId, node: &BasicNode) -> String {
+        self.addresses.get(&target.node_id).cloned().unwrap_or_else(|| node.addr.clone())
+    }
+}
+
+pub(crate) struct PeerFactory(pub Arc<Peers>);
+
+impl RaftNetworkFactory<TypeConfig> for PeerFactory {
+    type Network = Peer;
+
+    async fn new_client(&mut self, target: VoterId, node: &BasicNode) -> Peer {
+        self.peer(target, node, Use::Messages)
+    }
+
+    async fn new_snapshot_client(&mut self, target: VoterId, node: &BasicNode) -> Peer {
+        self.peer(target, node, Use::Snapshots)
+    }
+}
+
+impl PeerFactory {
+    fn peer(&self, target: VoterId, node: &BasicNode, purpose: Use) -> Peer {
+        let address = self.0.address(target, node);
+        Peer { peers: self.0.clone(), address, purpose, target }
+    }
+}
+
+/// One voter as the target of calls.
+pub(crate) struct Peer {
+    peers: Arc<Peers>,
+    address: String,
+    purpose: Use,
+    target: VoterId,
+}
+
+type Failure = Unreachable<TypeConfig>;
+
+impl Peer {
+    fn client(&self) -> Result<RaftClient<Channel>, Failure> {
+        self.peers.client(&self.address, self.purpose).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: impl std::fmt::Display) -> Failure {
+        Failure::from_string(format!("controller {} at {}: {error}", self.target.node_id, self.address))
+    }
+
+    fn refused(&self, status: &tonic::Status) -> Failure {
+        self.failed(format_args!("{:?}: {}", status.code(), status.message()))
+    }
+
+    fn header(&self) -> wire::Header {
+        let Identity { cluster_id, voter } = &self.peers.identity;
+        wire::Header {
+            cluster_id: cluster_id.clone(),
+            sender: Some(to_wire(*voter)),
+            target: Some(to_wire(self.target)),
+        }
+    }
+
+    fn call(&self, message: &impl Serialize) -> Result<wire::Call, Failure> {
+        let body = encode(message).map_err(|error| self.failed(error))?;
+        Ok(wire::Call { header: Some(self.header()), body })
+    }
+
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        patience: Duration,
+        answer: impl Future<Output = Result<tonic::Response<wire::Answer>, tonic::Status>>,
+    ) -> Result<T, Failure> {
+        let answer = tokio::time::timeout(patience, answer).await.map_err(|_| self.failed("no answer in time"))?;
+        let answer = answer.map_err(|status| self.refused(&status))?.into_inner();
+        decode(&answer.body).map_err(|error| self.failed(error))
+    }
+}
+
+impl NetVote<TypeConfig> for Peer {
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        Ok(self.answer(option.soft_ttl(), client.vote(call)).await?)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        rpc: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        Ok(self.answer(option.soft_ttl(), client.pre_vote(call)).await?)
+    }
+}
+
+impl NetTransferLeader<TypeConfig> for Peer {
+    async fn transfer_leader(
+        &mut self,
+        rpc: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
+        let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        Ok(self.answer(option.soft_ttl(), client.transfer_leader(call)).await?)
+    }
+}
+
+impl NetStreamAppend<TypeConfig> for Peer {
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> BoxFuture<
+        's,
+        Result<BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>>, RPCError<TypeConfig>>,
+    >
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(async move {
+            let mut client = self.client()?;
+            // The header goes with the first message only. A message that cannot be encoded ends the
+            // stream, which openraft then opens anew.
+            let mut header = Some(self.header());
+            let calls = input.map(move |request| {
+                let body = encode(&request).inspect_err(|error| tracing::error!(%error, "append not encoded"));
+                body.ok().map(|body| wire::Call { header: header.take(), body })
+            });
+            let calls = calls.take_while(|call| std::future::ready(call.is_some())).filter_map(std::future::ready);
+            let answers = tokio::time::timeout(STREAM_TIMEOUT, client.stream_append(calls))
+                .await
+                .map_err(|_| self.failed("no answer in time"))?
+                .map_err(|status| self.refused(&status))?;
+            let this = &*self;
+            let results = answers.into_inner().map(move |answer| {
+                let answer = answer.map_err(|status| this.refused(&status))?;
+                decode(&answer.body).map_err(|error| RPCError::Unreachable(this.failed(error)))
+            });
+            let results: BoxStream<'s, _> = Box::pin(results);
+            Ok(results)
+        })
+    }
+}
+
+impl NetSnapshot<TypeConfig> for Peer {
+    type SnapshotData = SnapshotFile;
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: alias::SnapshotOf<TypeConfig, SnapshotFile>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let mut client = self.client()?;
+        let file = snapshot.snapshot.file.try_clone().map_err(|error| self.failed(error))?;
+        let length = file.metadata().map_err(|error| self.failed(error))?.len();
+        let call = self.call(&(vote, snapshot.meta, length))?;
+        let first = wire::SnapshotChunk { header: call.header, body: call.body, data: Bytes::new() };
+        let chunks = stream::iter([first]).chain(file_chunks(tokio::fs::File::from_std(file), length));
+        tokio::select! {
+            closed = cancel => Err(closed.into()),
+            answer = self.answer(option.soft_ttl(), client.install_snapshot(chunks)) => Ok(answer?),
+        }
+    }
+}
+
+/// The file in chunks. A file that cannot be read ends the stream early, which the receiver notices.
+fn file_chunks(file: tokio::fs::File, length: u64) -> impl Stream<Item = wire::SnapshotChunk> + Send + 'static {
+    // Positions are kept here: clones of a handle share one cursor, and a snapshot may be on its way
+    // to two voters.
+    stream::unfold((file, 0u64), move |(mut file, position)| async move {
+        use tokio::io::AsyncSeekExt as _;
+
+        if position >= length {
+            return None;
+        }
+        let read = async {
+            file.seek(std::io::SeekFrom::Start(position)).await?;
+            let wanted = usize::try_from(length - position).unwrap_or(usize::MAX).min(SNAPSHOT_CHUNK_BYTES);
+            let mut data = BytesMut::zeroed(wanted);
+            file.read_exact(&mut data).await?;
+            std::io::Result::Ok(data.freeze())
+        };
+        match read.await {
+            Ok(data) => {
+                let next = position + data.len() as u64;
+                Some((wire::SnapshotChunk { header: None, body: Bytes::new(), data }, (file, next)))
+            }
+            Err(error) => {
+                tracing::error!(%error, "snapshot not read");
+                None
+            }
+        }
+    })
+}
+
+impl NetBackoff<TypeConfig> for Peer {
+    fn backoff(&self) -> Option<Backoff> {
+        // A voter that comes back is served within half a second.
+        let delays = (0u32..).map(|attempt| Duration::from_millis(50 << attempt.min(3)).min(Duration::from_millis(400)));
+        Some(Backoff::new(delays))
+    }
+}

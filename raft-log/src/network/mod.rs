@@ -1,0 +1,40 @@
+//! Raft between controllers, over gRPC.
+
+pub(crate) mod client;
+pub(crate) mod probe;
+pub mod server;
+
+use bytes::Bytes;
+use protocol::proto::raft as wire;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uuid::Uuid;
+
+use crate::config::VoterId;
+
+/// Room beside the payload of one entry: batches are capped at 1 MiB, a single entry is not.
+const MESSAGE_OVERHEAD_BYTES: usize = 4 << 20;
+const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
+
+/// The largest message, both ways.
+fn message_limit_bytes(max_payload_bytes: usize) -> usize {
+    max_payload_bytes.saturating_add(MESSAGE_OVERHEAD_BYTES)
+}
+
+fn to_wire(voter: VoterId) -> wire::Voter {
+    let directory_id = Bytes::copy_from_slice(voter.directory_id.as_bytes());
+    wire::Voter { node_id: voter.node_id, directory_id }
+}
+
+fn from_wire(voter: &wire::Voter) -> Option<VoterId> {
+    let directory_id = Uuid::from_slice(&voter.directory_id).ok()?;
+    Some(VoterId { node_id: voter.node_id, directory_id })
+}
+
+fn encode(message: &impl Serialize) -> Result<Bytes, postcard::Error> {
+    postcard::to_allocvec(message).map(Bytes::from)
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, postcard::Error> {
+    postcard::from_bytes(body)
+}

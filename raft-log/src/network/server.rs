@@ -1,0 +1,199 @@
+//! Calls from other voters. Cluster and both ends are checked before the consensus sees anything.
+
+use std::pin::Pin;
+
+use futures::stream::{self, Stream, StreamExt as _};
+use openraft::alias::SnapshotOf;
+use openraft::async_runtime::WatchReceiver as _;
+use openraft::raft::{AppendEntriesRequest, TransferLeaderRequest, VoteRequest};
+use openraft::storage::Snapshot;
+use openraft::vote::RaftLeaderId as _;
+use protocol::proto::raft as wire;
+use protocol::proto::raft::raft_server::{Raft as RaftService, RaftServer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::AsyncWriteExt as _;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::config::{Identity, VoterId};
+use crate::network::{decode, encode, from_wire, message_limit_bytes, to_wire};
+use crate::snapshot::{SnapshotFile, Snapshots};
+use crate::store::Store;
+use crate::type_config::{Raft, SnapshotMeta, TypeConfig, Vote};
+
+/// The quorum's gRPC service, to be added to the server of `quorum.listener`.
+pub type QuorumServer = RaftServer<QuorumService>;
+
+#[derive(Clone)]
+pub struct QuorumService {
+    identity: Identity,
+    raft: Raft,
+    store: Store,
+    snapshots: Snapshots,
+}
+
+pub(crate) fn quorum_server(
+    identity: Identity,
+    raft: Raft,
+    store: Store,
+    snapshots: Snapshots,
+    max_payload_bytes: usize,
+) -> QuorumServer {
+    let limit = message_limit_bytes(max_payload_bytes);
+    RaftServer::new(QuorumService { identity, raft, store, snapshots })
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit)
+}
+
+impl QuorumService {
+    fn check_cluster(&self, cluster_id: &str) -> Result<(), Status> {
+        if cluster_id == self.identity.cluster_id {
+            return Ok(());
+        }
+        Err(refuse(format!("this controller belongs to cluster {}, not {cluster_id}", self.identity.cluster_id)))
+    }
+
+    /// The sender, if the call is for this very voter.
+    fn check(&self, header: Option<&wire::Header>) -> Result<VoterId, Status> {
+        let header = header.ok_or_else(|| malformed("no header"))?;
+        self.check_cluster(&header.cluster_id)?;
+        let voter = |voter: &Option<wire::Voter>| voter.as_ref().and_then(from_wire);
+        let target = voter(&header.target).ok_or_else(|| malformed("no target"))?;
+        if target != self.identity.voter {
+            return Err(refuse(format!("this is {}, not {target}", self.identity.voter)));
+        }
+        voter(&header.sender).ok_or_else(|| malformed("no sender"))
+    }
+
+    fn read<T: DeserializeOwned>(&self, call: &wire::Call) -> Result<(VoterId, T), Status> {
+        let sender = self.check(call.header.as_ref())?;
+        Ok((sender, decode(&call.body).map_err(malformed)?))
+    }
+
+    /// A candidate speaks for itself, and is not a voter of ours under a new directory.
+    fn check_candidate(&self, sender: VoterId, request: &VoteRequest<TypeConfig>) -> Result<(), Status> {
+        check_vote(sender, &request.vote)?;
+        let metrics = self.raft.server_metrics();
+        let membership = metrics.borrow_watched().membership_config.clone();
+        let mut others = membership.membership().voter_ids().filter(|voter| voter.node_id == sender.node_id);
+        match others.next() {
+            Some(known) if known != sender && !others.any(|other| other == sender) => {
+                Err(refuse(format!("the voter is {known}, not {sender}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_vote(sender: VoterId, vote: &Vote) -> Result<(), Status> {
+    let named = *vote.leader_id.node_id();
+    if named == sender { Ok(()) } else { Err(refuse(format!("{sender} speaks for {named}"))) }
+}
+
+fn refuse(reason: String) -> Status {
+    tracing::warn!(reason, "call of the quorum refused");
+    Status::permission_denied(reason)
+}
+
+fn malformed(reason: impl ToString) -> Status {
+    Status::invalid_argument(reason.to_string())
+}
+
+fn unavailable(error: impl ToString) -> Status {
+    Status::unavailable(error.to_string())
+}
+
+fn answer(message: &impl Serialize) -> Result<wire::Answer, Status> {
+    let body = encode(message).map_err(|error| Status::internal(error.to_string()))?;
+    Ok(wire::Answer { body })
+}
+
+type Answers = Pin<Box<dyn Stream<Item = Result<wire::Answer, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl RaftService for QuorumService {
+    type StreamAppendStream = Answers;
+
+    async fn probe(&self, request: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {
+        self.check_cluster(&request.into_inner().cluster_id)?;
+        Ok(Response::new(wire::ProbeResponse {
+            cluster_id: self.identity.cluster_id.clone(),
+            voter: Some(to_wire(self.identity.voter)),
+            has_log: self.store.has_log(),
+            founding: self.store.founding().into_iter().map(to_wire).collect(),
+        }))
+    }
+
+    async fn pre_vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
+        let (sender, request) = self.read(request.get_ref())?;
+        self.check_candidate(sender, &request)?;
+        Ok(Response::new(answer(&self.raft.pre_vote(request).await.map_err(unavailable)?)?))
+    }
+
+    async fn vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
+        let (sender, request) = self.read(request.get_ref())?;
+        self.check_candidate(sender, &request)?;
+        Ok(Response::new(answer(&self.raft.vote(request).await.map_err(unavailable)?)?))
+    }
+
+    async fn transfer_leader(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
+        let (sender, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref())?;
+        check_vote(sender, request.from_leader())?;
+        Ok(Response::new(answer(&self.raft.handle_transfer_leader(request).await.map_err(unavailable)?)?))
+    }
+
+    async fn stream_append(&self, request: Request<Streaming<wire::Call>>) -> Result<Response<Answers>, Status> {
+        let mut calls = request.into_inner();
+        let first = calls.message().await?.ok_or_else(|| malformed("no message"))?;
+        let (sender, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first)?;
+        check_vote(sender, &first.vote)?;
+        // The header was checked for the stream; what follows must come from the same leader.
+        let vote = first.vote;
+        let rest = calls.scan((), move |(), call| {
+            let request = call.ok().and_then(|call| decode::<AppendEntriesRequest<TypeConfig>>(&call.body).ok());
+            std::future::ready(request.filter(|request| request.vote == vote))
+        });
+        let results = self.raft.stream_append(stream::iter([first]).chain(rest));
+        let answers = results.map(|result| answer(&result.map_err(unavailable)?));
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn install_snapshot(
+        &self,
+        request: Request<Streaming<wire::SnapshotChunk>>,
+    ) -> Result<Response<wire::Answer>, Status> {
+        let mut chunks = request.into_inner();
+        let first = chunks.message().await?.ok_or_else(|| malformed("no message"))?;
+        let sender = self.check(first.header.as_ref())?;
+        let (vote, meta, length): (Vote, SnapshotMeta, u64) = decode(&first.body).map_err(malformed)?;
+        check_vote(sender, &vote)?;
+        let path = self.snapshots.temporary();
+        let received = async {
+            let mut file = tokio::fs::File::create(&path).await?;
+            let mut missing = length;
+            while let Some(chunk) = chunks.message().await.map_err(std::io::Error::other)? {
+                missing = missing
+                    .checked_sub(chunk.data.len() as u64)
+                    .ok_or_else(|| std::io::Error::other("more data than announced"))?;
+                file.write_all(&chunk.data).await?;
+            }
+            if missing > 0 {
+                return Err(std::io::Error::other("cut off"));
+            }
+            file.sync_all().await?;
+            drop(file);
+            std::fs::File::open(&path)
+        };
+        let installed = match received.await {
+            Err(error) => Err(unavailable(format!("snapshot not received: {error}"))),
+            Ok(file) => {
+                let snapshot = SnapshotFile { path: path.clone(), file: file.into() };
+                let snapshot: SnapshotOf<TypeConfig, SnapshotFile> = Snapshot { meta, snapshot };
+                self.raft.install_full_snapshot(vote, snapshot).await.map_err(unavailable)
+            }
+        };
+        // Installed, it has another name by now.
+        drop(tokio::fs::remove_file(&path).await);
+        Ok(Response::new(answer(&installed?)?))
+    }
+}

@@ -1,0 +1,7 @@
+//! Whole quorums in one process, over real connections.
+
+mod quorum;
+mod t01_single_voter;
+mod t02_three_voters;
+mod t03_founding;
+mod t04_snapshot;
