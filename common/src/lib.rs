@@ -3,7 +3,12 @@
 //!
 //! Everything here is synchronous and deterministic, except `clock`, `task` and `telemetry`.
 
+pub mod clock;
 pub mod config;
 pub mod ids;
 pub mod metadata;
 pub mod mirror_state;
+pub mod network;
+pub mod storage;
+pub mod task;
+pub mod telemetry;

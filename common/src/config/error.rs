@@ -1,0 +1,120 @@
+//! What can be wrong with a configuration. Every message names the key, the value and what is allowed.
+
+use std::fmt;
+
+use thiserror::Error;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// Not of the type, or out of range. `value` is hidden for sensitive keys.
+    #[error("Invalid value {value} for configuration {key}: {allowed}")]
+    Invalid { key: String, value: String, allowed: String },
+    /// Kafka has it, Kagami does not yet.
+    #[error("Invalid value {value} for configuration {key}: not yet supported, allowed is {supported}")]
+    NotSupported { key: String, value: String, supported: String },
+    #[error("Missing required configuration {key}: {allowed}")]
+    Missing { key: String, allowed: String },
+    #[error("Unknown configuration {key}{}", nearest_hint(.nearest.as_deref()))]
+    Unknown { key: String, nearest: Option<String> },
+    /// Known, but not to be changed at this level or at run time.
+    #[error("Cannot change configuration {key}: {reason}")]
+    NotChangeable { key: String, reason: String },
+    /// Two keys that do not go together.
+    #[error("Invalid value {value} for configuration {key}: {reason}")]
+    Inconsistent { key: String, value: String, reason: String },
+}
+
+impl ConfigError {
+    pub fn invalid(key: &str, value: &str, allowed: impl Into<String>) -> ConfigError {
+        ConfigError::Invalid { key: key.to_owned(), value: value.to_owned(), allowed: allowed.into() }
+    }
+
+    pub(crate) fn inconsistent(key: &str, value: impl fmt::Display, reason: impl Into<String>) -> ConfigError {
+        ConfigError::Inconsistent { key: key.to_owned(), value: value.to_string(), reason: reason.into() }
+    }
+
+    pub fn key(&self) -> &str {
+        match self {
+            ConfigError::Invalid { key, .. }
+            | ConfigError::NotSupported { key, .. }
+            | ConfigError::Missing { key, .. }
+            | ConfigError::Unknown { key, .. }
+            | ConfigError::NotChangeable { key, .. }
+            | ConfigError::Inconsistent { key, .. } => key,
+        }
+    }
+}
+
+/// Something in a properties file that is passed over; the daemon logs it and starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    UnknownKey { key: String, nearest: Option<String> },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::UnknownKey { key, nearest } => {
+                write!(f, "unknown configuration {key} is ignored{}", nearest_hint(nearest.as_deref()))
+            }
+        }
+    }
+}
+
+fn nearest_hint(nearest: Option<&str>) -> String {
+    nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
+}
+
+/// The known key with the fewest edits to `key`, should there be one that a slip can explain.
+pub(crate) fn nearest_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
+    // Keys come over the wire, too; the effort is bounded.
+    if key.len() > 128 {
+        return None;
+    }
+    let limit = 1 + key.len() / 4;
+    known
+        .map(|candidate| (edit_distance(key, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate.to_owned())
+}
+
+fn edit_distance(left: &str, right: &str) -> usize {
+    let right = right.as_bytes();
+    let mut previous: Vec<usize> = (0..=right.len()).collect();
+    for (row, from) in left.bytes().enumerate() {
+        let mut current = Vec::with_capacity(previous.len());
+        let mut left_cell = row + 1;
+        current.push(left_cell);
+        for (window, to) in previous.windows(2).zip(right) {
+            if let [diagonal, above] = window {
+                left_cell = (diagonal + usize::from(from != *to)).min(above + 1).min(left_cell + 1);
+                current.push(left_cell);
+            }
+        }
+        previous = current;
+    }
+    previous.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        let cases = [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)];
+        for (left, right, distance) in cases {
+            assert_eq!(edit_distance(left, right), distance, "{left} to {right}");
+        }
+    }
+
+    #[test]
+    fn a_slip_finds_its_key_and_nonsense_finds_none() {
+        let known = ["log.retention.hours", "log.retention.ms", "node.id"];
+        let nearest = |key| nearest_key(key, known.iter().copied());
+        assert_eq!(nearest("log.retention.hour"), Some("log.retention.hours".to_owned()));
+        assert_eq!(nearest("nodeid"), Some("node.id".to_owned()));
+        assert_eq!(nearest("completely.different"), None);
+    }
+}

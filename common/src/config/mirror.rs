@@ -1,0 +1,2 @@
+//! later
+pub struct MirrorConfig;

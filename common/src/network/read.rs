@@ -1,0 +1,196 @@
+//! Frames from the socket. The length is checked, and its share of the budget taken, before the body
+//! gets any memory; the body is read straight into a buffer of its own.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, BytesMut};
+use thiserror::Error;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::limits::Limits;
+
+/// The smallest request header: API key, version, correlation id.
+const MIN_FRAME_BYTES: usize = 8;
+/// Read ahead of a frame's length, so that small requests come many at a time.
+const HEAD_BYTES: usize = 8 << 10;
+/// Bodies up to this get their whole buffer at once; larger ones grow as their bytes arrive, so that
+/// an announced length alone costs no memory.
+const FIRST_BODY_BYTES: usize = 2 << 20;
+/// The slowest sender that is waited for beyond `frame_timeout`.
+const MIN_BYTES_PER_SECOND: usize = 8 << 10;
+
+/// One request and its share of the budget.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub body: BytesMut,
+    pub permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug, Error)]
+pub(super) enum ReadError {
+    #[error("closed by the client")]
+    Closed,
+    #[error("closed by the client in the middle of a request")]
+    Truncated,
+    #[error("a request's length is {length}, allowed is {MIN_FRAME_BYTES} to {max}")]
+    Length { length: i32, max: usize },
+    #[error("the process is out of service")]
+    BudgetClosed,
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+type PermitFuture = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+
+enum State {
+    Length,
+    /// The budget is used up: nothing is read meanwhile.
+    Budget { length: usize, permit: PermitFuture },
+    Body { length: usize, body: BytesMut, permit: OwnedSemaphorePermit },
+}
+
+pub(super) struct FrameReader {
+    head: BytesMut,
+    state: State,
+    /// When the present frame was first waited for.
+    waiting_since: Option<Instant>,
+}
+
+impl FrameReader {
+    pub(super) fn new() -> FrameReader {
+        FrameReader { head: BytesMut::new(), state: State::Length, waiting_since: None }
+    }
+
+    /// Whether the next frame is here already, so that handling it needs no wait.
+    pub(super) fn has_frame(&self) -> bool {
+        let Some(length) = self.head.first_chunk().map(|length| i32::from_be_bytes(*length)) else {
+            return false;
+        };
+        matches!(self.state, State::Length)
+            && usize::try_from(length).is_ok_and(|length| self.head.len() - 4 >= length)
+    }
+
+    /// When the frame that is being received has to be here.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<Instant> {
+        let length = match &self.state {
+            State::Body { length, .. } => *length,
+            State::Length => MIN_FRAME_BYTES,
+            // The client waits for us here.
+            State::Budget { .. } => return None,
+        };
+        let size_time = Duration::from_secs((length / MIN_BYTES_PER_SECOND) as u64);
+        self.waiting_since.map(|since| since + limits.frame_timeout + size_time)
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut TcpStream,
+        limits: &Limits,
+    ) -> Poll<Result<Frame, ReadError>> {
+        loop {
+            match &mut self.state {
+                State::Length => {
+                    let Some(length) = self.head.first_chunk().map(|length| i32::from_be_bytes(*length)) else {
+                        ready!(self.poll_head(context, stream))?;
+                        continue;
+                    };
+                    let max = limits.max_frame_bytes;
+                    let length = match usize::try_from(length) {
+                        Ok(bytes) if (MIN_FRAME_BYTES..=max).contains(&bytes) => bytes,
+                        _ => return Poll::Ready(Err(ReadError::Length { length, max })),
+                    };
+                    self.head.advance(4);
+                    self.state = match limits.in_flight_bytes.try_take(length) {
+                        Some(permit) => State::body(length, permit),
+                        None => {
+                            let budget = limits.in_flight_bytes.clone();
+                            State::Budget { length, permit: Box::pin(async move { budget.take(length).await }) }
+                        }
+                    };
+                }
+                State::Budget { length, permit } => {
+                    let length = *length;
+                    let permit = ready!(permit.as_mut().poll(context)).ok_or(ReadError::BudgetClosed)?;
+                    self.waiting_since = None;
+                    self.state = State::body(length, permit);
+                }
+                State::Body { length, body, .. } => {
+                    let here = self.head.len().min(*length - body.len());
+                    if here > 0 {
+                        body.put_slice(self.head.get(..here).unwrap_or_default());
+                        self.head.advance(here);
+                    }
+                    if body.len() < *length {
+                        match poll_body(context, stream, body, *length) {
+                            Poll::Ready(Ok(())) => continue,
+                            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                            Poll::Pending => {
+                                self.waiting_since.get_or_insert_with(Instant::now);
+                                return Poll::Pending;
+                            }
+                        }
+                    }
+                    self.waiting_since = None;
+                    if let State::Body { body, permit, .. } = std::mem::replace(&mut self.state, State::Length) {
+                        return Poll::Ready(Ok(Frame { body, permit }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads at least one more byte into the head.
+    fn poll_head(&mut self, context: &mut Context<'_>, stream: &mut TcpStream) -> Poll<Result<(), ReadError>> {
+        self.head.reserve(HEAD_BYTES - self.head.len());
+        let mut free = (&mut self.head).limit(HEAD_BYTES);
+        let read = pin!(stream.read_buf(&mut free)).poll(context);
+        match read {
+            Poll::Ready(Ok(0)) if self.head.is_empty() => Poll::Ready(Err(ReadError::Closed)),
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(ReadError::Truncated)),
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Pending => {
+                if self.head.is_empty() {
+                    // Idle connections keep no buffer.
+                    self.head = BytesMut::new();
+                } else {
+                    self.waiting_since.get_or_insert_with(Instant::now);
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl State {
+    fn body(length: usize, permit: OwnedSemaphorePermit) -> State {
+        State::Body { length, body: BytesMut::with_capacity(length.min(FIRST_BODY_BYTES)), permit }
+    }
+}
+
+/// Reads at least one more byte of the body, and never one past it.
+fn poll_body(
+    context: &mut Context<'_>,
+    stream: &mut TcpStream,
+    body: &mut BytesMut,
+    length: usize,
+) -> Poll<Result<(), ReadError>> {
+    let missing = length - body.len();
+    if body.len() == body.capacity() {
+        body.reserve(missing.min(body.len().max(FIRST_BODY_BYTES)));
+    }
+    let mut rest = body.limit(missing);
+    match ready!(pin!(stream.read_buf(&mut rest)).poll(context)) {
+        Ok(0) => Poll::Ready(Err(ReadError::Truncated)),
+        Ok(_) => Poll::Ready(Ok(())),
+        Err(error) => Poll::Ready(Err(error.into())),
+    }
+}

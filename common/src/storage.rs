@@ -1,0 +1,1 @@
+//! The identity of a log directory: `meta.properties`, and the lock that keeps a second process out.

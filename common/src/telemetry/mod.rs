@@ -1,0 +1,1 @@
+//! Logs, metrics, and the small HTTP server that shows them.
