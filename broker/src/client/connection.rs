@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use protocol::api::{self, ApiKey};
+use protocol::api::ApiKey;
 use protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use protocol::{Request, Response, StrBytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,8 +19,8 @@ use tokio::time::{Instant, timeout_at};
 use super::error::ClientError;
 use super::negotiation::PeerVersions;
 
-/// How this program names itself in ApiVersions; our own nodes offer it CreateTopics 8 (decision §2).
-pub const SOFTWARE_NAME: &str = "kagami";
+/// How this program names itself in ApiVersions: our own nodes offer CreateTopics 8 to no other name.
+pub const SOFTWARE_NAME: &str = protocol::api::CLIENT_SOFTWARE_NAME;
 
 const UNSUPPORTED_VERSION: i16 = 35;
 /// First growth step of a response buffer.
@@ -53,10 +53,9 @@ pub struct Connection {
     stream: TcpStream,
     address: String,
     peer: SocketAddr,
-    client_id: StrBytes,
+    client_id: String,
     options: ConnectOptions,
     versions: PeerVersions,
-    /// What an ApiVersions answer said besides versions: the node's features, whether it is migrating.
     next_correlation_id: i32,
     broken: bool,
 }
@@ -76,7 +75,7 @@ impl Connection {
             stream,
             address: address.to_owned(),
             peer,
-            client_id: StrBytes::from_string(client_id.to_owned()),
+            client_id: client_id.to_owned(),
             versions: PeerVersions::default(),
             options,
             next_correlation_id: 0,
@@ -117,10 +116,10 @@ impl Connection {
 
     /// As `call`, in the highest version that both sides know.
     pub async fn call_latest(&mut self, request: Request) -> Result<Response, ClientError> {
-        let key = request.api_key();
+        let key = request.key();
         let version = self.version_of(key).ok_or_else(|| ClientError::UnsupportedApi {
             address: self.address.clone(),
-            api: api::name(key),
+            api: key.name(),
             theirs: match self.versions.range(key as i16) {
                 Some((min, max)) => format!("{min} to {max}"),
                 None => "none".to_owned(),
@@ -136,8 +135,8 @@ impl Connection {
         version: i16,
         timeout: Duration,
     ) -> Result<Response, ClientError> {
-        let key = request.api_key();
-        let api = api::name(key);
+        let key = request.key();
+        let api = key.name();
         let (expected, body) = self.exchange(&request, key, version, timeout).await?;
         let decoded = protocol::decode_response(key, version, body);
         let (received, response) = decoded.map_err(|error| {
@@ -167,7 +166,7 @@ impl Connection {
         if self.broken {
             return Err(ClientError::Broken { address: self.address.clone() });
         }
-        let api = api::name(key);
+        let api = key.name();
         let correlation_id = self.next_correlation_id;
         self.next_correlation_id = self.next_correlation_id.wrapping_add(1) & i32::MAX;
         let frame = protocol::encode_request(request, version, correlation_id, Some(&self.client_id))
@@ -259,8 +258,7 @@ impl Connection {
         }
         let key = ApiKey::ApiVersions;
         let request = Request::ApiVersions(request);
-        let (expected, body) =
-            self.exchange(&request, key, version, self.options.connect_timeout).await?;
+        let (expected, body) = self.exchange(&request, key, version, self.options.connect_timeout).await?;
         // The answer of an older node to version 3 is version 0, with nothing but the error code to
         // tell: it stands right after the correlation id in every version.
         let mut head = body.clone();
@@ -275,7 +273,7 @@ impl Connection {
             self.broken = true;
             ClientError::Decode {
                 address: self.address.clone(),
-                api: api::name(key),
+                api: key.name(),
                 version: read_as,
                 reason: error.to_string(),
             }
@@ -283,10 +281,7 @@ impl Connection {
         self.check_correlation(expected, received)?;
         match response {
             Response::ApiVersions(response) => Ok(response),
-            _ => Err(ClientError::UnexpectedResponse {
-                address: self.address.clone(),
-                api: api::name(key),
-            }),
+            _ => Err(ClientError::UnexpectedResponse { address: self.address.clone(), api: key.name() }),
         }
     }
 }

@@ -25,7 +25,9 @@ pub enum ClientError {
     #[error("connection to {address} failed during {api}: {source}; connect again")]
     Io { address: String, api: &'static str, source: io::Error },
 
-    #[error("{address} claims an answer of {claimed} bytes to {api}, allowed are {allowed}; it may not be a Kafka broker")]
+    #[error(
+        "{address} claims an answer of {claimed} bytes to {api}, allowed are {allowed}; it may not be a Kafka broker"
+    )]
     ResponseSize { address: String, api: &'static str, claimed: i64, allowed: usize },
 
     #[error(
@@ -39,7 +41,9 @@ pub enum ClientError {
     #[error("request {api} version {version} cannot be written: {reason}")]
     Encode { api: &'static str, version: i16, reason: String },
 
-    #[error("{address} and this program have no version of {api} in common (there: {theirs}); upgrade the older one")]
+    #[error(
+        "{address} and this program have no version of {api} in common (there: {theirs}); upgrade the older one"
+    )]
     UnsupportedApi { address: String, api: &'static str, theirs: String },
 
     #[error("{address} refused the version negotiation with error code {error_code}")]

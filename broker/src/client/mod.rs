@@ -7,3 +7,6 @@ mod negotiation;
 
 pub use connection::{ConnectOptions, Connection, SOFTWARE_NAME};
 pub use error::ClientError;
+
+#[cfg(test)]
+mod tests;

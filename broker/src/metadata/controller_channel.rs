@@ -171,9 +171,13 @@ impl ControllerChannel {
             broker_id: self.broker_id.0,
             broker_epoch: self.broker_epoch().0,
         };
-        self.call("AllocateProducerIds", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.allocate_producer_ids(request).await
-        })
+        self.call(
+            "AllocateProducerIds",
+            timeout,
+            ATTEMPT_TIMEOUT,
+            request,
+            |mut client, request| async move { client.allocate_producer_ids(request).await },
+        )
         .await
     }
 
@@ -253,7 +257,12 @@ impl ControllerChannel {
                     {
                         // Follow a hint once, at once; a second one in a row may be two that name each other.
                         followed_hint = true;
-                        debug!(call = name, controller = voter.node_id, leader = self.voters[next].node_id, "following to the active controller");
+                        debug!(
+                            call = name,
+                            controller = voter.node_id,
+                            leader = self.voters[next].node_id,
+                            "following to the active controller"
+                        );
                         index = next;
                         continue;
                     }

@@ -3,3 +3,14 @@
 
 pub mod cache;
 pub mod controller_channel;
+pub mod lifecycle;
+pub mod loader;
+pub mod publisher;
+pub mod store;
+
+pub use cache::MetadataCache;
+pub use controller_channel::{ChannelError, ControllerChannel, QuorumVoter};
+pub use publisher::{MetadataPublisher, MetadataSubscriber};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,323 @@
+//! Subscribes to committed metadata, replays it, and hands each step to the publisher.
+//!
+//! Nothing is published before the image holds this process's own registration: a part that acted on
+//! the image of an earlier life would act on leaderships that are long gone (decision 16).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use common::ids::{BrokerEpoch, BrokerId, MetadataOffset};
+use common::metadata::{MetadataBatch, MetadataDelta, MetadataImage, codec, snapshot};
+use protocol::proto::metadata::metadata_client::MetadataClient;
+use protocol::proto::metadata::{SubscribeRequest, SubscribeResponse};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Code, Streaming};
+use tracing::{debug, info, warn};
+
+use super::controller_channel::ControllerChannel;
+use super::publisher::MetadataPublisher;
+use super::store::MetadataStore;
+
+/// One answer of the stream: 1 MiB of batches, or a chunk of a snapshot.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// Far above any cluster's image; a bound, so that a broken peer cannot fill the memory.
+const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long controllers may all say that this broker is ahead of them: right after an election the
+/// new leader may not yet know that its newest entries are committed.
+pub const AHEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// The snapshot is written when this much came since the last one, or that long ago.
+const SAVE_EVERY_BATCHES: i64 = 10_000;
+const SAVE_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Error)]
+pub enum LoaderError {
+    #[error(
+        "this broker has metadata up to offset {offset}, which the controller quorum does not ({refusal}); \
+         the quorum was replaced or restored from an older copy: check controller.quorum.voters, \
+         or format this broker's directories anew"
+    )]
+    AheadOfQuorum { offset: MetadataOffset, refusal: String },
+
+    #[error("committed metadata cannot be replayed: {0}; this program may be older than the controllers")]
+    Replay(String),
+
+    #[error("a part of the broker failed while it applied metadata: {0}")]
+    Apply(#[from] JoinError),
+}
+
+/// Why a subscription ended.
+enum Ended {
+    /// Cut off or refused for now: go on with the next controller.
+    Retry(String),
+    /// The controller says that we are ahead of it.
+    Ahead(String),
+    Fatal(LoaderError),
+}
+
+pub struct MetadataLoader {
+    pub broker_id: BrokerId,
+    pub channel: Arc<ControllerChannel>,
+    pub store: MetadataStore,
+    pub publisher: Arc<MetadataPublisher>,
+    /// The epoch of this process's registration, `None` until it is registered.
+    pub registered: watch::Receiver<Option<BrokerEpoch>>,
+    /// Where the lifecycle learns that the image holds the registration and has been applied.
+    pub caught_up: watch::Sender<bool>,
+    /// [`AHEAD_PATIENCE`]; tests have less.
+    pub ahead_patience: Duration,
+}
+
+struct Progress {
+    image: Arc<MetadataImage>,
+    /// The image that the parts of the broker know; `None` before the first publication.
+    published: Option<Arc<MetadataImage>>,
+    snapshot: BytesMut,
+    saved_offset: MetadataOffset,
+    saved_at: Instant,
+}
+
+impl MetadataLoader {
+    /// Runs until cancelled; then keeps what was learned.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), LoaderError> {
+        let store = self.store.clone();
+        let image = Arc::new(spawn_blocking(move || store.load()).await?);
+        let mut progress = Progress {
+            saved_offset: image.offset,
+            image,
+            published: None,
+            snapshot: BytesMut::new(),
+            saved_at: Instant::now(),
+        };
+        let outcome = self.follow(&mut progress, &shutdown).await;
+        self.save(&mut progress).await?;
+        outcome
+    }
+
+    async fn follow(
+        &mut self,
+        progress: &mut Progress,
+        shutdown: &CancellationToken,
+    ) -> Result<(), LoaderError> {
+        let controllers: Vec<(String, Channel)> =
+            self.channel.channels().map(|(address, channel)| (address.to_owned(), channel)).collect();
+        let mut next = 0_usize;
+        let mut retry_interval = RETRY_INTERVAL;
+        let mut ahead_since: Option<Instant> = None;
+        let mut ahead_in_a_row = 0_usize;
+        while !shutdown.is_cancelled() {
+            let (address, channel) = &controllers[next % controllers.len()];
+            next += 1;
+            let offset_before = progress.image.offset;
+            let ended = tokio::select! {
+                () = shutdown.cancelled() => return Ok(()),
+                ended = self.subscription(address, channel.clone(), progress) => ended,
+            };
+            if progress.image.offset > offset_before {
+                retry_interval = RETRY_INTERVAL;
+                ahead_since = None;
+                ahead_in_a_row = 0;
+            }
+            match ended {
+                Ended::Fatal(error) => return Err(error),
+                Ended::Retry(reason) => {
+                    info!(controller = %address, %reason, "metadata subscription ended, subscribing elsewhere");
+                }
+                Ended::Ahead(refusal) => {
+                    ahead_in_a_row += 1;
+                    let since = *ahead_since.get_or_insert_with(Instant::now);
+                    let majority = controllers.len() / 2 + 1;
+                    if ahead_in_a_row >= majority && since.elapsed() >= self.ahead_patience {
+                        return Err(LoaderError::AheadOfQuorum { offset: progress.image.offset, refusal });
+                    }
+                    debug!(controller = %address, %refusal, "this controller is behind");
+                }
+            }
+            if next.is_multiple_of(controllers.len()) {
+                tokio::select! {
+                    () = shutdown.cancelled() => return Ok(()),
+                    () = sleep(retry_interval) => {}
+                }
+                retry_interval = (retry_interval * 2).min(MAX_RETRY_INTERVAL);
+            }
+        }
+        Ok(())
+    }
+
+    /// One subscription, from its request to its end.
+    async fn subscription(&mut self, address: &str, channel: Channel, progress: &mut Progress) -> Ended {
+        progress.snapshot.clear();
+        let mut client = MetadataClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let request = SubscribeRequest {
+            cluster_id: self.channel.cluster_id().to_owned(),
+            broker_id: self.broker_id.0,
+            offset: progress.image.offset.0,
+            term: progress.image.term.0,
+        };
+        let mut stream = match timeout(SUBSCRIBE_TIMEOUT, client.subscribe(request)).await {
+            Ok(Ok(response)) => response.into_inner(),
+            Ok(Err(status)) => return ended(&status),
+            Err(_) => return Ended::Retry("no answer in time".to_owned()),
+        };
+        info!(controller = %address, offset = progress.image.offset.0, "metadata subscription begins");
+        loop {
+            match self.next_step(&mut stream, progress).await {
+                Ok(()) => {}
+                Err(ended) => return ended,
+            }
+        }
+    }
+
+    async fn next_step(
+        &mut self,
+        stream: &mut Streaming<SubscribeResponse>,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        let message = tokio::select! {
+            message = stream.message() => message,
+            // The registration may become known after the image has come to hold it.
+            changed = self.registered.changed(), if progress.published.is_none() => {
+                if changed.is_err() {
+                    return Err(Ended::Retry("the broker stops".to_owned()));
+                }
+                return self.publish(progress, MetadataDelta::default()).await.map_err(Ended::Fatal);
+            }
+        };
+        let response = match message {
+            Ok(Some(response)) => response,
+            Ok(None) => return Err(Ended::Retry("the controller ended it".to_owned())),
+            Err(status) => return Err(ended(&status)),
+        };
+        let mut delta = MetadataDelta::default();
+        if !response.snapshot.is_empty() || response.snapshot_last {
+            self.take_snapshot(&response, progress, &mut delta)?;
+        }
+        if !response.batches.is_empty() {
+            let image = replay(&progress.image, &response.batches, &mut delta)?;
+            progress.image = Arc::new(image);
+        }
+        if !delta.is_empty() || progress.published.as_ref().is_some_and(|p| p.offset != progress.image.offset)
+        {
+            self.publish(progress, delta).await.map_err(Ended::Fatal)?;
+        }
+        let batches_since = progress.image.offset.0 - progress.saved_offset.0;
+        if batches_since >= SAVE_EVERY_BATCHES
+            || (batches_since > 0 && progress.saved_at.elapsed() >= SAVE_EVERY)
+        {
+            self.save(progress).await.map_err(Ended::Fatal)?;
+        }
+        Ok(())
+    }
+
+    fn take_snapshot(
+        &self,
+        response: &SubscribeResponse,
+        progress: &mut Progress,
+        delta: &mut MetadataDelta,
+    ) -> Result<(), Ended> {
+        if progress.snapshot.len() + response.snapshot.len() > MAX_SNAPSHOT_BYTES {
+            return Err(Ended::Retry("its snapshot is larger than any cluster's".to_owned()));
+        }
+        progress.snapshot.extend_from_slice(&response.snapshot);
+        if !response.snapshot_last {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut progress.snapshot);
+        let image = snapshot::read(&bytes).map_err(|error| Ended::Retry(format!("its snapshot: {error}")))?;
+        if image.offset < progress.image.offset {
+            return Err(Ended::Retry(format!(
+                "its snapshot ends at {}, this broker is at {}",
+                image.offset, progress.image.offset
+            )));
+        }
+        info!(offset = image.offset.0, bytes = bytes.len(), "metadata snapshot loaded");
+        progress.image = Arc::new(image);
+        *delta = MetadataDelta::everything();
+        Ok(())
+    }
+
+    /// Tells the parts of the broker, once the image holds this process's registration.
+    async fn publish(&self, progress: &mut Progress, delta: MetadataDelta) -> Result<(), LoaderError> {
+        let after = progress.image.clone();
+        let (before, delta) = match &progress.published {
+            Some(before) => (before.clone(), delta),
+            None => {
+                let registration = *self.registered.borrow();
+                // A broker's epoch is the offset of its registration record.
+                if registration.is_none_or(|epoch| after.offset.0 < epoch.0) {
+                    return Ok(());
+                }
+                (Arc::default(), MetadataDelta::everything())
+            }
+        };
+        let publisher = self.publisher.clone();
+        let published = after.clone();
+        // Applying creates and deletes logs: blocking work.
+        spawn_blocking(move || publisher.publish(&before, &delta, &published)).await?;
+        if progress.published.replace(after).is_none() {
+            self.caught_up.send_replace(true);
+        }
+        Ok(())
+    }
+
+    async fn save(&self, progress: &mut Progress) -> Result<(), LoaderError> {
+        if progress.image.offset == progress.saved_offset {
+            return Ok(());
+        }
+        let store = self.store.clone();
+        let image = progress.image.clone();
+        match spawn_blocking(move || store.save(&image)).await? {
+            Ok(()) => progress.saved_offset = progress.image.offset,
+            // The quorum has it all: the next start only takes longer.
+            Err(error) => warn!(%error, "metadata snapshot not saved"),
+        }
+        progress.saved_at = Instant::now();
+        Ok(())
+    }
+}
+
+fn ended(status: &tonic::Status) -> Ended {
+    let reason = status.message().to_owned();
+    if status.code() == Code::OutOfRange { Ended::Ahead(reason) } else { Ended::Retry(reason) }
+}
+
+fn replay(
+    before: &MetadataImage,
+    frames: &[Bytes],
+    delta: &mut MetadataDelta,
+) -> Result<MetadataImage, Ended> {
+    let mut image = before.clone();
+    for frame in frames {
+        let batches = codec::decode_batches(frame)
+            .map_err(|error| Ended::Fatal(LoaderError::Replay(error.to_string())))?;
+        for batch in &batches {
+            replay_batch(&mut image, batch, delta)?;
+        }
+    }
+    Ok(image)
+}
+
+fn replay_batch(
+    image: &mut MetadataImage,
+    batch: &MetadataBatch,
+    delta: &mut MetadataDelta,
+) -> Result<(), Ended> {
+    // A resumed stream may begin with what is known already.
+    if batch.offset <= image.offset {
+        return Ok(());
+    }
+    image.apply(batch, delta).map_err(|error| match error {
+        common::metadata::ApplyError::NotSuccessor { .. } => Ended::Retry(format!("a gap: {error}")),
+        common::metadata::ApplyError::Contradiction { .. } => {
+            Ended::Fatal(LoaderError::Replay(error.to_string()))
+        }
+    })
+}

@@ -1,0 +1,150 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::ids::{BrokerEpoch, BrokerId, MetadataOffset, Term};
+use common::metadata::{MetadataBatch, MetadataDelta, MetadataImage, MetadataRecord, codec, snapshot};
+use parking_lot::Mutex;
+use protocol::proto::metadata::SubscribeResponse;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::quorum::FakeController;
+use crate::metadata::loader::{LoaderError, MetadataLoader};
+use crate::metadata::publisher::{MetadataPublisher, MetadataSubscriber};
+use crate::metadata::store::MetadataStore;
+use crate::metadata::{ControllerChannel, MetadataCache};
+
+fn batch(offset: i64) -> MetadataBatch {
+    MetadataBatch {
+        term: Term(1),
+        offset: MetadataOffset(offset),
+        predecessor_term: Term(u64::from(offset > 1)),
+        timestamp_ms: 0,
+        records: vec![MetadataRecord::FeatureLevel { name: format!("feature.{offset}"), level: 1 }],
+    }
+}
+
+fn batches(offsets: impl IntoIterator<Item = i64>) -> SubscribeResponse {
+    let batches: Vec<MetadataBatch> = offsets.into_iter().map(batch).collect();
+    SubscribeResponse { batches: vec![codec::encode_batches(&batches)], ..SubscribeResponse::default() }
+}
+
+fn image_at(offset: i64) -> MetadataImage {
+    let mut image = MetadataImage::default();
+    for offset in 1..=offset {
+        image.apply(&batch(offset), &mut MetadataDelta::default()).expect("applies");
+    }
+    image
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<(i64, bool, i64)>>);
+
+impl MetadataSubscriber for Seen {
+    fn apply_metadata(&self, before: &MetadataImage, delta: &MetadataDelta, after: &Arc<MetadataImage>) {
+        self.0.lock().push((before.offset.0, delta.everything, after.offset.0));
+    }
+}
+
+struct Run {
+    cache: Arc<MetadataCache>,
+    seen: Arc<Seen>,
+    registered: watch::Sender<Option<BrokerEpoch>>,
+    caught_up: watch::Receiver<bool>,
+    shutdown: CancellationToken,
+    task: tokio::task::JoinHandle<Result<(), LoaderError>>,
+}
+
+async fn run(directory: &Path, controllers: &[Arc<FakeController>]) -> Run {
+    let mut voters = Vec::new();
+    for controller in controllers {
+        voters.push(controller.clone().serve().await);
+    }
+    let cache = Arc::new(MetadataCache::new(Arc::default()));
+    let seen = Arc::new(Seen::default());
+    let (registered, registered_receiver) = watch::channel(None);
+    let (caught_up_sender, caught_up) = watch::channel(false);
+    let loader = MetadataLoader {
+        broker_id: BrokerId(7),
+        channel: Arc::new(
+            ControllerChannel::new("cluster".to_owned(), BrokerId(7), &voters).expect("addresses"),
+        ),
+        store: MetadataStore::new(directory),
+        publisher: Arc::new(MetadataPublisher::new(cache.clone(), vec![seen.clone()])),
+        registered: registered_receiver,
+        caught_up: caught_up_sender,
+        ahead_patience: Duration::from_millis(20),
+    };
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(loader.run(shutdown.clone()));
+    Run { cache, seen, registered, caught_up, shutdown, task }
+}
+
+#[tokio::test]
+async fn nothing_is_published_before_the_image_holds_the_registration() {
+    let directory = tempfile::tempdir().expect("directory");
+    let controller = FakeController::new(1, 1);
+    *controller.subscriptions.lock() = vec![Ok(vec![batches(1..=2), batches(3..=3), batches(4..=5)])];
+    let mut run = run(directory.path(), &[controller]).await;
+    run.registered.send_replace(Some(BrokerEpoch(3)));
+    run.caught_up.wait_for(|caught_up| *caught_up).await.expect("caught up");
+    assert!(run.cache.wait_for(MetadataOffset(5), Duration::from_secs(10)).await);
+    run.shutdown.cancel();
+    run.task.await.expect("no panic").expect("no error");
+
+    let seen = run.seen.0.lock().clone();
+    let (before, everything, first) = seen[0];
+    assert!(before == 0 && everything && first >= 3, "{seen:?}");
+    assert!(seen.windows(2).all(|pair| pair[0].2 == pair[1].0), "each step follows the last: {seen:?}");
+    assert_eq!(MetadataStore::new(directory.path()).load(), image_at(5), "kept for the next run");
+}
+
+#[tokio::test]
+async fn a_restart_asks_only_for_what_is_new_and_a_cut_stream_goes_on() {
+    let directory = tempfile::tempdir().expect("directory");
+    MetadataStore::new(directory.path()).save(&image_at(2)).expect("saved");
+    let controller = FakeController::new(1, 1);
+    *controller.subscriptions.lock() =
+        vec![Ok(vec![batches(2..=3)]), Ok(vec![batches(6..=6)]), Ok(vec![batches(4..=6)])];
+    let run = run(directory.path(), &[controller.clone()]).await;
+    run.registered.send_replace(Some(BrokerEpoch(1)));
+    assert!(run.cache.wait_for(MetadataOffset(6), Duration::from_secs(10)).await);
+    run.shutdown.cancel();
+    run.task.await.expect("no panic").expect("no error");
+    assert_eq!(*controller.subscribed_from.lock(), [2, 3, 3], "a gap is not replayed over");
+}
+
+#[tokio::test]
+async fn a_snapshot_replaces_the_image() {
+    let directory = tempfile::tempdir().expect("directory");
+    MetadataStore::new(directory.path()).save(&image_at(2)).expect("saved");
+    let bytes = snapshot::write(&image_at(9));
+    let (head, tail) = bytes.split_at(bytes.len() / 2);
+    let chunk = |bytes: &[u8], snapshot_last| SubscribeResponse {
+        snapshot: bytes.to_vec().into(),
+        snapshot_last,
+        ..SubscribeResponse::default()
+    };
+    let controller = FakeController::new(1, 1);
+    *controller.subscriptions.lock() =
+        vec![Ok(vec![chunk(head, false), chunk(tail, true), batches(10..=10)])];
+    let run = run(directory.path(), &[controller]).await;
+    run.registered.send_replace(Some(BrokerEpoch(4)));
+    assert!(run.cache.wait_for(MetadataOffset(10), Duration::from_secs(10)).await);
+    assert_eq!(*run.cache.image(), image_at(10));
+    run.shutdown.cancel();
+    run.task.await.expect("no panic").expect("no error");
+}
+
+#[tokio::test]
+async fn a_broker_ahead_of_the_quorum_stops_with_an_error() {
+    let directory = tempfile::tempdir().expect("directory");
+    MetadataStore::new(directory.path()).save(&image_at(2)).expect("saved");
+    let behind = FakeController::new(1, 1);
+    *behind.subscriptions.lock() = vec![Err(Status::out_of_range("this quorum is at 1"))];
+    let run = run(directory.path(), &[behind]).await;
+    let outcome = run.task.await.expect("no panic");
+    assert!(matches!(outcome, Err(LoaderError::AheadOfQuorum { .. })), "{outcome:?}");
+}
