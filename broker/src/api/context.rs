@@ -3,18 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use common::network::ConnectionInfo;
 use protocol::StrBytes;
 use protocol::frame::RequestHeader;
 
 /// What a connection keeps between requests.
 #[derive(Debug)]
 pub struct ClientConnection {
-    pub id: u64,
-    pub peer: SocketAddr,
-    /// Our end of the connection.
-    pub local: SocketAddr,
-    /// The listener it came in on: its endpoints are the ones the client is told.
-    pub listener_name: Arc<str>,
+    pub info: ConnectionInfo,
     /// From the first ApiVersions request that carried it.
     pub software: OnceLock<ClientSoftware>,
 }
@@ -26,8 +22,12 @@ pub struct ClientSoftware {
 }
 
 impl ClientConnection {
-    pub fn software_name(&self) -> &str {
-        self.software.get().map_or("", |software| software.name.as_str())
+    pub fn new(info: ConnectionInfo) -> ClientConnection {
+        ClientConnection { info, software: OnceLock::new() }
+    }
+
+    pub fn software_name(&self) -> Option<&str> {
+        self.software.get().map(|software| software.name.as_str())
     }
 }
 
@@ -44,14 +44,15 @@ impl RequestContext {
     }
 
     pub fn client_id(&self) -> &str {
-        self.header.client_id.as_ref().map_or("", |id| id.as_str())
+        self.header.client_id.as_deref().unwrap_or("")
     }
 
     pub fn client_address(&self) -> SocketAddr {
-        self.connection.peer
+        self.connection.info.peer
     }
 
+    /// The listener it came in on: its endpoints are the ones the client is told.
     pub fn listener_name(&self) -> &str {
-        &self.connection.listener_name
+        &self.connection.info.listener_name
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod controller_channel;
+pub mod dynamic_config;
 pub mod lifecycle;
 pub mod loader;
 pub mod publisher;
@@ -10,6 +11,7 @@ pub mod store;
 
 pub use cache::MetadataCache;
 pub use controller_channel::{ChannelError, ControllerChannel, QuorumVoter};
+pub use dynamic_config::DynamicBrokerConfig;
 pub use publisher::{MetadataPublisher, MetadataSubscriber};
 
 #[cfg(test)]

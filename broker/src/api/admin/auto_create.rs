@@ -1,0 +1,104 @@
+//! Topics that come into being because a client asked for their metadata.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use protocol::StrBytes;
+use protocol::api::ApiKey;
+use protocol::messages::create_topics_request::CreatableTopic;
+use protocol::messages::{CreateTopicsRequest, TopicName};
+use protocol::{Request, Response};
+use tracing::{debug, info};
+
+use super::{Forwarded, forward};
+use crate::api::context::RequestContext;
+use crate::metadata::{ControllerChannel, MetadataCache};
+
+const VERSION: i16 = 7;
+/// How long the answer waits for the topic to appear: then the client needs no second request.
+const APPEAR_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Names whose creation is under way, so that a storm of Metadata requests asks once.
+#[derive(Debug, Default)]
+pub struct InFlight {
+    names: Mutex<HashSet<Arc<str>>>,
+}
+
+impl InFlight {
+    fn begin(&self, wanted: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        let mut names = self.names.lock();
+        wanted.into_iter().filter(|name| names.insert(name.clone())).collect()
+    }
+
+    fn end(&self, done: &[Arc<str>]) {
+        let mut names = self.names.lock();
+        for name in done {
+            names.remove(name);
+        }
+    }
+}
+
+/// Asks the controller to create the topics with its own defaults, and waits a little for them. What
+/// comes of it shows in the image; a name that is refused stays unknown.
+pub async fn create_topics(
+    in_flight: &InFlight,
+    controller: &ControllerChannel,
+    cache: &MetadataCache,
+    context: &RequestContext,
+    wanted: Vec<Arc<str>>,
+) {
+    let names = in_flight.begin(wanted.clone());
+    if !names.is_empty() {
+        request(controller, context, &names).await;
+        in_flight.end(&names);
+    }
+    let mut images = cache.watch();
+    let all_here = images.wait_for(|image| wanted.iter().all(|name| image.topic(name).is_some()));
+    // Neither outcome matters: the caller answers from the image as it then is.
+    let _ = tokio::time::timeout(APPEAR_TIMEOUT, all_here).await;
+}
+
+async fn request(controller: &ControllerChannel, context: &RequestContext, names: &[Arc<str>]) {
+    let mut request = CreateTopicsRequest::default();
+    request.timeout_ms = 30_000;
+    request.topics = names
+        .iter()
+        .map(|name| {
+            let mut topic = CreatableTopic::default();
+            topic.name = TopicName(StrBytes::from_string(name.to_string()));
+            topic.num_partitions = -1;
+            topic.replication_factor = -1;
+            topic
+        })
+        .collect();
+    let body = match protocol::message::encode_request_body(&Request::CreateTopics(request), VERSION) {
+        Ok(body) => body,
+        Err(error) => {
+            debug!(%error, "auto-creation not written");
+            return;
+        }
+    };
+    let mut context = context.clone();
+    context.header.api_version = VERSION;
+    let Forwarded::Answer(answer) = forward(controller, &context, ApiKey::CreateTopics, body).await else {
+        return;
+    };
+    let Ok(Response::CreateTopics(response)) =
+        protocol::message::decode_response_body(ApiKey::CreateTopics, VERSION, answer)
+    else {
+        return;
+    };
+    for topic in response.topics {
+        let name = topic.name.0;
+        match topic.error_code {
+            0 => {
+                info!(topic = %name.as_str(), client = %context.client_address(), "topic created on first use")
+            }
+            error_code => {
+                debug!(topic = %name.as_str(), error_code, message = ?topic.error_message, "topic not created on first use")
+            }
+        }
+    }
+}
