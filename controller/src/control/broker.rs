@@ -1,0 +1,354 @@
+//! Brokers: register, heartbeat, fence and unfence, controlled shutdown.
+
+use common::ids::*;
+use common::metadata::record::{BrokerRegistration, Endpoint};
+use common::metadata::{MetadataImage, MetadataRecord};
+use protocol::error_code::ErrorCode;
+
+use super::ControlError;
+use super::heartbeat::Liveness;
+use super::partition::{BrokerEvent, Sender, broker_changes, check_broker_epoch, leads_any};
+use super::result::{ControllerResult, refuse};
+use super::settings::ControlSettings;
+
+/// A broker process introduces itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registration {
+    pub broker_id: BrokerId,
+    pub incarnation_id: IncarnationId,
+    pub endpoints: Vec<Endpoint>,
+    pub inter_broker_endpoint: u32,
+    pub rack: Option<String>,
+    pub directories: Vec<DirectoryId>,
+    /// The epoch of the registration that ended with a clean shutdown (KIP-966).
+    pub previous_broker_epoch: Option<BrokerEpoch>,
+}
+
+/// What the image has of a broker before it registers, and what soft state knows.
+pub fn register(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    request: &Registration,
+    controllers: &[ControllerId],
+    liveness: Liveness,
+) -> Result<ControllerResult<BrokerEpoch>, ControlError> {
+    let id = request.broker_id;
+    if id.0 < 0 || request.inter_broker_endpoint as usize >= request.endpoints.len() {
+        return refuse(ErrorCode::InvalidRegistration, "a broker id below 0, or no inter-broker endpoint");
+    }
+    if controllers.contains(&ControllerId(id.0)) {
+        return refuse(ErrorCode::InvalidRegistration, format!("node.id {id} is that of a controller"));
+    }
+    if request.directories.iter().any(|directory| directory.is_zero()) {
+        return refuse(ErrorCode::InvalidRegistration, "a log directory without an id");
+    }
+    let existing = image.brokers.get(&id);
+    if let Some(broker) = existing {
+        if broker.incarnation_id == request.incarnation_id {
+            // The answer to its first attempt was lost.
+            if same_process(broker, request) {
+                return Ok(ControllerResult::unchanged(broker.broker_epoch));
+            }
+        } else if !broker.fenced && liveness == Liveness::Alive {
+            return refuse(
+                ErrorCode::DuplicateBrokerRegistration,
+                format!(
+                    "another process with node.id {id} is running (incarnation {})",
+                    broker.incarnation_id
+                ),
+            );
+        }
+    }
+    if let Some((other, directory)) = shared_directory(image, request) {
+        return refuse(
+            ErrorCode::InvalidRegistration,
+            format!("log directory {directory} is registered by broker {other}"),
+        );
+    }
+    let mut records = Vec::new();
+    if let Some(broker) = existing {
+        let same_incarnation = broker.incarnation_id == request.incarnation_id;
+        let clean = same_incarnation || request.previous_broker_epoch == Some(broker.broker_epoch);
+        let event = if clean { BrokerEvent::Gone } else { BrokerEvent::CameBackUncleanly };
+        records = broker_changes(image, settings, id, event);
+    }
+    records.insert(
+        0,
+        MetadataRecord::RegisterBroker {
+            broker_id: id,
+            incarnation_id: request.incarnation_id,
+            endpoints: request.endpoints.clone(),
+            rack: request.rack.clone(),
+            directories: request.directories.clone(),
+            inter_broker_endpoint: request.inter_broker_endpoint,
+        },
+    );
+    Ok(ControllerResult::new(records, BrokerEpoch(image.offset.next().0)))
+}
+
+fn same_process(broker: &BrokerRegistration, request: &Registration) -> bool {
+    broker.endpoints == request.endpoints
+        && broker.inter_broker_endpoint == request.inter_broker_endpoint
+        && broker.rack == request.rack
+        && broker.directories == request.directories
+}
+
+fn shared_directory(image: &MetadataImage, request: &Registration) -> Option<(BrokerId, DirectoryId)> {
+    image.brokers.iter().filter(|(id, _)| **id != request.broker_id).find_map(|(id, broker)| {
+        let shared = request.directories.iter().find(|directory| broker.directories.contains(directory))?;
+        Some((*id, *shared))
+    })
+}
+
+/// What a heartbeat tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    pub sender: Sender,
+    pub metadata_offset: MetadataOffset,
+    pub want_fence: bool,
+    pub want_shutdown: bool,
+}
+
+/// What it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeartbeatAnswer {
+    pub caught_up: bool,
+    pub fenced: bool,
+    pub should_shut_down: bool,
+}
+
+/// One heartbeat. The state follows: fenced, until caught up to its own registration; unfenced; in
+/// controlled shutdown, until it leads nothing; fenced again, and told to stop.
+pub fn heartbeat(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    request: Heartbeat,
+) -> Result<ControllerResult<HeartbeatAnswer>, ControlError> {
+    check_broker_epoch(image, request.sender)?;
+    let Sender { broker_id, broker_epoch } = request.sender;
+    let Some(broker) = image.brokers.get(&broker_id) else {
+        return refuse(ErrorCode::BrokerIdNotRegistered, format!("broker {broker_id} is not registered"));
+    };
+    let caught_up = request.metadata_offset.0 >= broker_epoch.0;
+    let answer = |fenced, should_shut_down| HeartbeatAnswer { caught_up, fenced, should_shut_down };
+    if request.want_shutdown {
+        if broker.fenced {
+            return Ok(ControllerResult::unchanged(answer(true, true)));
+        }
+        // The leaders move in one step; it is told to stop once that is committed and it leads nothing.
+        let led = leads_any(image, broker_id);
+        let mut records = Vec::new();
+        if !broker.in_controlled_shutdown || !led {
+            records.push(MetadataRecord::BrokerChange {
+                broker_id,
+                broker_epoch,
+                fenced: (!led).then_some(true),
+                in_controlled_shutdown: Some(true),
+            });
+        }
+        records.extend(broker_changes(image, settings, broker_id, BrokerEvent::Gone));
+        return Ok(ControllerResult::new(records, answer(!led, !led)));
+    }
+    if request.want_fence {
+        let records = if broker.fenced { Vec::new() } else { fence(image, settings, broker_id) };
+        return Ok(ControllerResult::new(records, answer(true, false)));
+    }
+    if broker.fenced && caught_up {
+        let mut records = vec![MetadataRecord::BrokerChange {
+            broker_id,
+            broker_epoch,
+            fenced: Some(false),
+            in_controlled_shutdown: Some(false),
+        }];
+        records.extend(broker_changes(image, settings, broker_id, BrokerEvent::Unfenced));
+        return Ok(ControllerResult::new(records, answer(false, false)));
+    }
+    Ok(ControllerResult::unchanged(answer(broker.fenced, false)))
+}
+
+/// The broker's session lapsed, or it asked for it.
+pub fn fence(image: &MetadataImage, settings: &ControlSettings, broker_id: BrokerId) -> Vec<MetadataRecord> {
+    let Some(broker) = image.brokers.get(&broker_id).filter(|broker| !broker.fenced) else {
+        return Vec::new();
+    };
+    let mut records = vec![MetadataRecord::BrokerChange {
+        broker_id,
+        broker_epoch: broker.broker_epoch,
+        fenced: Some(true),
+        in_controlled_shutdown: None,
+    }];
+    records.extend(broker_changes(image, settings, broker_id, BrokerEvent::Gone));
+    records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use super::{fence, register};
+    use crate::control::testing::*;
+    use common::metadata::record::LeaderRecoveryState;
+    use uuid::Uuid;
+
+    fn request(broker: i32, incarnation: u128, previous: Option<i64>) -> Registration {
+        let MetadataRecord::RegisterBroker { endpoints, directories, .. } = register_record(broker) else {
+            unreachable!()
+        };
+        Registration {
+            broker_id: BrokerId(broker),
+            incarnation_id: IncarnationId(Uuid::from_u128(incarnation)),
+            endpoints,
+            inter_broker_endpoint: 0,
+            rack: None,
+            directories,
+            previous_broker_epoch: previous.map(BrokerEpoch),
+        }
+    }
+
+    fn register_record(broker: i32) -> MetadataRecord {
+        crate::control::testing::register(broker, None)
+    }
+
+    fn ask(
+        image: &MetadataImage,
+        request: &Registration,
+        liveness: Liveness,
+    ) -> Result<ControllerResult<BrokerEpoch>, ErrorCode> {
+        register(image, &settings(), request, &[ControllerId(100)], liveness).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn a_second_live_process_is_refused_and_a_restarted_one_is_not_kept_waiting() {
+        let image = with_brokers(&[1]);
+        let second = request(1, 77, None);
+        assert_eq!(
+            ask(&image, &second, Liveness::Alive).unwrap_err(),
+            ErrorCode::DuplicateBrokerRegistration
+        );
+        let result = ask(&image, &second, Liveness::Gone).unwrap();
+        assert_eq!(result.response, BrokerEpoch(image.offset.0 + 1));
+        let mut fenced = image.clone();
+        replay(&mut fenced, fence(&image, &settings(), BrokerId(1)));
+        assert!(ask(&fenced, &second, Liveness::Alive).is_ok(), "a fenced one has lost its place");
+    }
+
+    #[test]
+    fn the_same_incarnation_gets_its_epoch_again() {
+        let image = with_brokers(&[1]);
+        let again = ask(&image, &request(1, 2, None), Liveness::Alive).unwrap();
+        assert_eq!((again.records.len(), again.response), (0, BrokerEpoch(1)));
+    }
+
+    #[test]
+    fn registrations_that_make_no_sense() {
+        let image = with_brokers(&[1]);
+        let cases = vec![
+            Registration { broker_id: BrokerId(-1), ..request(1, 5, None) },
+            Registration { broker_id: BrokerId(100), ..request(2, 5, None) },
+            Registration { inter_broker_endpoint: 3, ..request(2, 5, None) },
+            Registration { directories: vec![DirectoryId::ZERO], ..request(2, 5, None) },
+            Registration { directories: vec![directory(1)], ..request(2, 5, None) },
+        ];
+        for case in cases {
+            assert_eq!(
+                ask(&image, &case, Liveness::Gone).unwrap_err(),
+                ErrorCode::InvalidRegistration,
+                "{case:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn counterexample_24_unclean_restart_leaves_isr_and_elr_and_a_clean_one_does_not() {
+        let mut image = with_brokers(&[1]);
+        add_topic(&mut image, "t", topic_id(1), vec![registration(&[1], &[1], Some(1))]);
+        let id = TopicIdPartition::new(topic_id(1), 0);
+        for (previous, expected) in [
+            (Some(1), LeaderRecoveryState::Recovered),
+            (None, LeaderRecoveryState::Recovering),
+            (Some(0), LeaderRecoveryState::Recovering),
+        ] {
+            let mut after = image.clone();
+            let result = ask(&image, &request(1, 77, previous), Liveness::Gone).unwrap();
+            let epoch = result.response;
+            replay(&mut after, result.records);
+            assert_eq!(after.partition(id).unwrap().registration.leader, None);
+            let beat = Heartbeat {
+                sender: Sender { broker_id: BrokerId(1), broker_epoch: epoch },
+                metadata_offset: after.offset,
+                want_fence: false,
+                want_shutdown: false,
+            };
+            let result = heartbeat(&after, &settings(), beat).unwrap();
+            assert!(!result.response.fenced);
+            replay(&mut after, result.records);
+            let partition = &after.partition(id).unwrap().registration;
+            assert_eq!(partition.leader, Some(BrokerId(1)));
+            assert_eq!(partition.leader_recovery_state, expected, "previous epoch {previous:?}");
+        }
+    }
+
+    #[test]
+    fn unfenced_only_when_caught_up_to_its_registration() {
+        let mut image = MetadataImage::default();
+        replay(&mut image, vec![]);
+        let epoch = BrokerEpoch(replay(&mut image, vec![register_record(1)]).0);
+        let beat = |offset| Heartbeat {
+            sender: Sender { broker_id: BrokerId(1), broker_epoch: epoch },
+            metadata_offset: MetadataOffset(offset),
+            want_fence: false,
+            want_shutdown: false,
+        };
+        let early = heartbeat(&image, &settings(), beat(1)).unwrap();
+        assert_eq!(
+            early.response,
+            HeartbeatAnswer { caught_up: false, fenced: true, should_shut_down: false }
+        );
+        assert_eq!(early.records, vec![]);
+        let ready = heartbeat(&image, &settings(), beat(2)).unwrap();
+        assert_eq!(
+            ready.response,
+            HeartbeatAnswer { caught_up: true, fenced: false, should_shut_down: false }
+        );
+        let stale =
+            Heartbeat { sender: Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(1) }, ..beat(2) };
+        assert_eq!(heartbeat(&image, &settings(), stale).unwrap_err().code, ErrorCode::StaleBrokerEpoch);
+    }
+
+    #[test]
+    fn controlled_shutdown_moves_leaders_and_then_lets_go() {
+        let mut image = with_brokers(&[1, 2]);
+        add_topic(&mut image, "t", topic_id(1), vec![registration(&[1, 2], &[1, 2], Some(1))]);
+        let beat = Heartbeat {
+            sender: Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(1) },
+            metadata_offset: image.offset,
+            want_fence: false,
+            want_shutdown: true,
+        };
+        let first = heartbeat(&image, &settings(), beat).unwrap();
+        assert!(!first.response.should_shut_down);
+        replay(&mut image, first.records);
+        let id = TopicIdPartition::new(topic_id(1), 0);
+        assert_eq!(image.partition(id).unwrap().registration.leader, Some(BrokerId(2)));
+        assert!(!image.brokers[&BrokerId(1)].is_active());
+        let second = heartbeat(&image, &settings(), beat).unwrap();
+        assert!(second.response.should_shut_down);
+        replay(&mut image, second.records);
+        assert!(image.brokers[&BrokerId(1)].fenced);
+        let third = heartbeat(&image, &settings(), beat).unwrap();
+        assert!(third.response.should_shut_down && third.records.is_empty());
+    }
+
+    #[test]
+    fn a_broker_that_asks_for_it_is_fenced() {
+        let image = with_brokers(&[1]);
+        let beat = Heartbeat {
+            sender: Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(1) },
+            metadata_offset: image.offset,
+            want_fence: true,
+            want_shutdown: false,
+        };
+        let result = heartbeat(&image, &settings(), beat).unwrap();
+        assert!(result.response.fenced);
+        assert_eq!(result.records.len(), 1);
+    }
+}

@@ -1,0 +1,158 @@
+//! Soft state: when each broker was last heard, and over which connections. It is not in the log; a new
+//! active controller starts with a fresh session for everybody.
+
+use std::collections::{HashMap, HashSet};
+
+use common::ids::{BrokerEpoch, BrokerId};
+use common::metadata::MetadataImage;
+
+/// Names one connection to the quorum listener.
+pub type ConnectionId = u64;
+
+/// What is known of an incarnation that is still registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It holds a connection, or was not yet given the time to show up at this controller.
+    Alive,
+    /// Its connections are gone or its session lapsed: the process has ended.
+    Gone,
+}
+
+/// Contacts of all brokers; all times are monotonic milliseconds.
+#[derive(Debug)]
+pub struct Heartbeats {
+    session_timeout_ms: u64,
+    contacts: HashMap<BrokerId, Contact>,
+}
+
+#[derive(Debug)]
+struct Contact {
+    broker_epoch: BrokerEpoch,
+    last_contact_ms: u64,
+    /// Heard of since this controller became active.
+    heard: bool,
+    connections: HashSet<ConnectionId>,
+}
+
+impl Heartbeats {
+    pub fn new(session_timeout_ms: u64) -> Heartbeats {
+        Heartbeats { session_timeout_ms, contacts: HashMap::new() }
+    }
+
+    /// This controller became active: everybody registered has a whole session to show up.
+    pub fn restart(&mut self, image: &MetadataImage, now_ms: u64) {
+        self.contacts = image
+            .brokers
+            .iter()
+            .map(|(id, broker)| {
+                let contact = Contact {
+                    broker_epoch: broker.broker_epoch,
+                    last_contact_ms: now_ms,
+                    heard: false,
+                    connections: HashSet::new(),
+                };
+                (*id, contact)
+            })
+            .collect();
+    }
+
+    /// A registration or heartbeat of this incarnation arrived.
+    pub fn heard(
+        &mut self,
+        broker: BrokerId,
+        epoch: BrokerEpoch,
+        connection: Option<ConnectionId>,
+        now_ms: u64,
+    ) {
+        let contact = self.contacts.entry(broker).or_insert_with(|| Contact {
+            broker_epoch: epoch,
+            last_contact_ms: now_ms,
+            heard: true,
+            connections: HashSet::new(),
+        });
+        if contact.broker_epoch != epoch {
+            contact.broker_epoch = epoch;
+            contact.connections.clear();
+        }
+        contact.heard = true;
+        contact.last_contact_ms = now_ms;
+        contact.connections.extend(connection);
+    }
+
+    pub fn connection_closed(&mut self, connection: ConnectionId) {
+        for contact in self.contacts.values_mut() {
+            contact.connections.remove(&connection);
+        }
+    }
+
+    /// Whether the registered incarnation still runs. A process that was killed has lost its connections
+    /// at once, so its successor need not wait for the session to lapse; a second live process finds the
+    /// first one's connection open.
+    pub fn liveness(&self, broker: BrokerId, epoch: BrokerEpoch, now_ms: u64) -> Liveness {
+        let Some(contact) = self.contacts.get(&broker).filter(|contact| contact.broker_epoch == epoch) else {
+            return Liveness::Gone;
+        };
+        let silent_ms = now_ms.saturating_sub(contact.last_contact_ms);
+        let alive = if contact.heard {
+            !contact.connections.is_empty() && silent_ms <= self.session_timeout_ms
+        } else {
+            // Right after a change of controllers a live broker needs about a heartbeat to come here.
+            silent_ms <= self.session_timeout_ms / 3
+        };
+        if alive { Liveness::Alive } else { Liveness::Gone }
+    }
+
+    /// Unfenced brokers whose session has lapsed.
+    pub fn lapsed(&self, image: &MetadataImage, now_ms: u64) -> Vec<BrokerId> {
+        image
+            .brokers
+            .iter()
+            .filter(|(id, broker)| {
+                !broker.fenced
+                    && self.contacts.get(id).is_none_or(|contact| {
+                        contact.broker_epoch != broker.broker_epoch
+                            || now_ms.saturating_sub(contact.last_contact_ms) > self.session_timeout_ms
+                    })
+            })
+            .map(|(id, _)| *id)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::testing::*;
+
+    const EPOCH: BrokerEpoch = BrokerEpoch(1);
+
+    #[test]
+    fn sessions_lapse_and_begin_anew_with_a_new_active_controller() {
+        let image = with_brokers(&[1]);
+        let mut heartbeats = Heartbeats::new(9000);
+        heartbeats.restart(&image, 100);
+        assert_eq!(heartbeats.lapsed(&image, 9100), vec![]);
+        assert_eq!(heartbeats.lapsed(&image, 9101), ids(&[1]));
+        heartbeats.heard(BrokerId(1), EPOCH, Some(1), 9000);
+        assert_eq!(heartbeats.lapsed(&image, 18_000), vec![]);
+        heartbeats.restart(&image, 20_000);
+        assert_eq!(heartbeats.lapsed(&image, 28_000), vec![]);
+    }
+
+    #[test]
+    fn a_killed_process_is_gone_with_its_connections_and_a_paused_one_with_its_session() {
+        let image = with_brokers(&[1]);
+        let mut heartbeats = Heartbeats::new(9000);
+        heartbeats.restart(&image, 0);
+        assert_eq!(heartbeats.liveness(BrokerId(1), EPOCH, 3000), Liveness::Alive, "not heard of yet");
+        assert_eq!(heartbeats.liveness(BrokerId(1), EPOCH, 3001), Liveness::Gone);
+        heartbeats.heard(BrokerId(1), EPOCH, Some(7), 4000);
+        heartbeats.heard(BrokerId(1), EPOCH, Some(8), 4000);
+        heartbeats.connection_closed(7);
+        assert_eq!(heartbeats.liveness(BrokerId(1), EPOCH, 5000), Liveness::Alive);
+        assert_eq!(heartbeats.liveness(BrokerId(1), EPOCH, 13_001), Liveness::Gone);
+        heartbeats.connection_closed(8);
+        assert_eq!(heartbeats.liveness(BrokerId(1), EPOCH, 5000), Liveness::Gone);
+        assert_eq!(heartbeats.liveness(BrokerId(1), BrokerEpoch(2), 5000), Liveness::Gone);
+    }
+}

@@ -1,0 +1,131 @@
+//! LastMirroredOffsets, the answer (decision 12): where the asker's copy is to be cut before it follows
+//! this cluster. Answered from the image, after a read-index confirmation.
+
+use common::ids::*;
+use common::metadata::MetadataImage;
+use common::metadata::image::{PartitionImage, TopicImage};
+use common::metadata::record::Release;
+use protocol::error_code::ErrorCode;
+
+use super::super::ControlError;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Told its cluster id: releases from that cluster count.
+    Cluster(String),
+    /// As in the KIP: by the name of a mirror, which stands for that mirror's source.
+    MirrorName(String),
+}
+
+/// What is asked of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    pub topic: String,
+    /// Zero: not known.
+    pub topic_id: TopicId,
+    pub partition: i32,
+    /// The last of our cut ids that the asker had seen, -1: none.
+    pub last_seen_cut_id: i64,
+}
+
+/// The answer; the cut ids hold with an error too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub offset: Option<Offset>,
+    pub newest_cut_id: Option<CutId>,
+    pub lowest_cut_since: Option<Offset>,
+    /// The newest of the asker's cut ids that the association had checked.
+    pub checked_cut_id: Option<i64>,
+    pub error: Option<ControlError>,
+}
+
+/// Answers for one partition. No offset and no error: nothing recorded.
+pub fn last_mirrored_offset(image: &MetadataImage, asker: &Asker, question: &Question) -> Answer {
+    let failed =
+        |code, message: String| Answer { error: Some(ControlError::new(code, message)), ..Answer::default() };
+    let by_cluster = matches!(asker, Asker::Cluster(_));
+    let topic = image.topic(&question.topic);
+    let partition = topic.and_then(|topic| {
+        usize::try_from(question.partition).ok().and_then(|index| topic.partitions.get(index))
+    });
+    let (Some(topic), Some(partition)) = (topic, partition) else {
+        // An asker that knows our tags waits; the KIP's answer for the unknown is "nothing recorded".
+        return if by_cluster {
+            failed(
+                ErrorCode::UnknownTopicOrPartition,
+                format!("no partition {} of topic '{}'", question.partition, question.topic),
+            )
+        } else {
+            Answer::default()
+        };
+    };
+    if !question.topic_id.is_zero() && question.topic_id != topic.id {
+        return failed(
+            ErrorCode::InconsistentTopicId,
+            format!("topic '{}' has the id {} here", topic.name, topic.id),
+        );
+    }
+    let since =
+        |id: CutId| partition.mirror.cuts.iter().filter(move |cut| cut.id > id).map(|cut| cut.offset).min();
+    let mut answer = Answer {
+        newest_cut_id: partition.mirror.cuts.iter().map(|cut| cut.id).max(),
+        lowest_cut_since: since(CutId(question.last_seen_cut_id)),
+        ..Answer::default()
+    };
+    let source = match asker {
+        Asker::Cluster(id) => Some(id.as_str()),
+        Asker::MirrorName(name) => {
+            image.mirrors.get(name.as_str()).and_then(|mirror| mirror.source_cluster_id.as_deref())
+        }
+    };
+    let releases: Vec<&Release> = source.map(|id| releases_from(topic, partition, id)).unwrap_or_default();
+    let recorded = releases
+        .iter()
+        .filter_map(|release| Some((release, release.offset?, release.preparing_cut?)))
+        .max_by_key(|(release, ..)| release.association);
+    answer.checked_cut_id =
+        recorded.as_ref().map(|(release, ..)| release.checked_cut_id).filter(|id| *id >= 0);
+    if !topic.is_writable(question.partition) {
+        // It may itself be cut before it is released, or be a copy of the asker: the asker waits uncut.
+        answer.error = Some(ControlError::new(
+            ErrorCode::OffsetNotAvailable,
+            format!("partition {} of topic '{}' is itself a mirror", question.partition, topic.name),
+        ));
+        return answer;
+    }
+    match recorded {
+        Some((_, offset, preparing_cut)) => {
+            answer.offset = Some(since(preparing_cut).map_or(offset, |lowest| lowest.min(offset)));
+        }
+        None if !releases.is_empty() && by_cluster => {
+            // Released without ever having been cut: "nothing recorded" would empty the last copy.
+            answer.error = Some(ControlError::new(
+                ErrorCode::ResourceNotFound,
+                format!(
+                    "partition {} of topic '{}' was released before it was cut to its source: only --recopy \
+                     may copy it back",
+                    question.partition, topic.name
+                ),
+            ));
+        }
+        None => {}
+    }
+    answer
+}
+
+/// Releases of this topic, as it is since its creation, from one source. Partitions that were born
+/// released have no source and count for none.
+fn releases_from<'a>(topic: &TopicImage, partition: &'a PartitionImage, source: &str) -> Vec<&'a Release> {
+    let facts = &partition.mirror;
+    facts
+        .history
+        .iter()
+        .chain(&facts.release)
+        .filter(|release| release.source_cluster_id == source && release.association.0 >= topic.created_at.0)
+        .collect()
+}
+
+#[cfg(test)]
+#[path = "last_mirrored_tests.rs"]
+mod tests;

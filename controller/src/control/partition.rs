@@ -1,0 +1,508 @@
+//! Elections and ISR changes of many partitions.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use common::ids::*;
+use common::metadata::image::{PartitionImage, TopicImage};
+use common::metadata::record::{LeaderRecoveryState, PartitionRegistration};
+use common::metadata::{MetadataImage, MetadataRecord};
+use protocol::error_code::ErrorCode;
+
+use super::ControlError;
+use super::partition_change::PartitionChangeBuilder;
+use super::result::{ControllerResult, refuse};
+use super::settings::{ControlSettings, is_active};
+
+/// What happened to a broker, as its partitions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerEvent {
+    /// It no longer answers, or stops in order: others lead, it leaves the ISRs.
+    Gone,
+    /// A new incarnation registered without having stopped cleanly: it leaves the ELRs too.
+    CameBackUncleanly,
+    /// It may lead again.
+    Unfenced,
+}
+
+/// The changes of all partitions that an event of one broker asks for.
+pub fn broker_changes(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    broker: BrokerId,
+    event: BrokerEvent,
+) -> Vec<MetadataRecord> {
+    let may_lead = |candidate: BrokerId| {
+        if candidate == broker { event == BrokerEvent::Unfenced } else { is_active(image, candidate) }
+    };
+    change_partitions(image, settings, &may_lead, |registration, builder| match event {
+        BrokerEvent::Gone if registration.isr.contains(&broker) || registration.leader == Some(broker) => {
+            Some(builder.without(broker))
+        }
+        BrokerEvent::CameBackUncleanly
+            if registration.isr.contains(&broker)
+                || registration.elr.contains(&broker)
+                || registration.leader == Some(broker) =>
+        {
+            Some(builder.unclean_shutdown(broker))
+        }
+        BrokerEvent::Unfenced if registration.leader.is_none() && registration.replicas.contains(&broker) => {
+            Some(builder)
+        }
+        _ => None,
+    })
+}
+
+/// Leaders for partitions that have none but could (a config now allows an unclean election).
+pub fn elect_leaderless(image: &MetadataImage, settings: &ControlSettings) -> Vec<MetadataRecord> {
+    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    change_partitions(image, settings, &may_lead, |registration, builder| {
+        registration.leader.is_none().then_some(builder)
+    })
+}
+
+/// Leadership back to the first replicas of brokers that lead fewer of "their" partitions than
+/// `leader.imbalance.per.broker.percentage` allows.
+pub fn elect_preferred(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    allowed_imbalance_percent: usize,
+) -> Vec<MetadataRecord> {
+    let mut counts: BTreeMap<BrokerId, (usize, usize)> = Default::default();
+    for topic in image.topics.by_id.values() {
+        for partition in &topic.partitions {
+            let registration = &partition.registration;
+            if let Some(first) = registration.replicas.first() {
+                let (preferred, elsewhere) = counts.entry(*first).or_default();
+                *preferred += 1;
+                *elsewhere += usize::from(registration.leader != Some(*first));
+            }
+        }
+    }
+    let uneven = |broker: &BrokerId| {
+        counts.get(broker).is_some_and(|(preferred, elsewhere)| {
+            elsewhere * 100 > preferred * allowed_imbalance_percent && is_active(image, *broker)
+        })
+    };
+    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    change_partitions(image, settings, &may_lead, |registration, builder| {
+        let first = registration.replicas.first()?;
+        let moves = registration.leader.is_some() && registration.leader != Some(*first);
+        (moves && registration.isr.contains(first) && uneven(first)).then(|| builder.prefer_first())
+    })
+}
+
+/// Topics that a change of configs concerns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    pub all: bool,
+    pub topics: BTreeSet<String>,
+}
+
+impl Scope {
+    pub fn contains(&self, topic: &str) -> bool {
+        self.all || self.topics.contains(topic)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.topics.is_empty()
+    }
+}
+
+/// What follows from changed configs (`image` is the one with the new values): who was eligible under
+/// another `min.insync.replicas` no longer is, and a leaderless partition may now elect uncleanly.
+pub fn after_config_change(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    min_isr: &Scope,
+    unclean: &Scope,
+) -> Vec<MetadataRecord> {
+    if min_isr.is_empty() && unclean.is_empty() {
+        return Vec::new();
+    }
+    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    let mut records = Vec::new();
+    for (name, topic_id) in &image.topics.by_name {
+        let Some(topic) = image.topic_by_id(*topic_id) else { continue };
+        let (forget, elect) = (min_isr.contains(name), unclean.contains(name));
+        if !forget && !elect {
+            continue;
+        }
+        change_topic(image, settings, topic, &may_lead, &mut records, |registration, builder| {
+            if forget && !registration.elr.is_empty() {
+                Some(builder.forget_eligible())
+            } else {
+                (elect && registration.leader.is_none()).then_some(builder)
+            }
+        });
+    }
+    records
+}
+
+fn change_partitions<'a>(
+    image: &'a MetadataImage,
+    settings: &ControlSettings,
+    may_lead: &'a dyn Fn(BrokerId) -> bool,
+    shape: impl Fn(&PartitionRegistration, PartitionChangeBuilder<'a>) -> Option<PartitionChangeBuilder<'a>>,
+) -> Vec<MetadataRecord> {
+    let mut records = Vec::new();
+    for topic_id in image.topics.by_name.values() {
+        if let Some(topic) = image.topic_by_id(*topic_id) {
+            change_topic(image, settings, topic, may_lead, &mut records, &shape);
+        }
+    }
+    records
+}
+
+fn change_topic<'a>(
+    image: &'a MetadataImage,
+    settings: &ControlSettings,
+    topic: &'a TopicImage,
+    may_lead: &'a dyn Fn(BrokerId) -> bool,
+    records: &mut Vec<MetadataRecord>,
+    shape: impl Fn(&PartitionRegistration, PartitionChangeBuilder<'a>) -> Option<PartitionChangeBuilder<'a>>,
+) {
+    // Looked up only for a topic that has something to change.
+    let mut of_topic: Option<(usize, bool)> = None;
+    for (index, partition) in topic.partitions.iter().enumerate() {
+        let registration = &partition.registration;
+        let Some(builder) = shape(registration, PartitionChangeBuilder::new(registration, 1, may_lead))
+        else {
+            continue;
+        };
+        let (min_isr, unclean) = *of_topic.get_or_insert_with(|| {
+            (
+                settings.min_insync_replicas(image, &topic.name),
+                settings.unclean_leader_election(image, &topic.name),
+            )
+        });
+        if let Some(change) = builder.min_insync_replicas(min_isr).allow_unclean(unclean).build() {
+            records.push(MetadataRecord::PartitionChange {
+                topic_id: topic.id,
+                partition: index as i32,
+                change,
+            });
+        }
+    }
+}
+
+/// Whether a broker leads anything.
+pub fn leads_any(image: &MetadataImage, broker: BrokerId) -> bool {
+    image
+        .topics
+        .by_id
+        .values()
+        .any(|topic| topic.partitions.iter().any(|partition| partition.registration.leader == Some(broker)))
+}
+
+/// A leader's proposal for one partition's ISR.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IsrProposal {
+    pub topic_id: TopicId,
+    pub partition: i32,
+    pub leader_epoch: LeaderEpoch,
+    pub partition_epoch: PartitionEpoch,
+    /// With the broker epoch under which the member was seen to be in sync; `None`: not known.
+    pub new_isr: Vec<(BrokerId, Option<BrokerEpoch>)>,
+}
+
+/// The sender of a request that only a registered broker may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub broker_id: BrokerId,
+    pub broker_epoch: BrokerEpoch,
+}
+
+/// Refuses a request of an incarnation that is not the registered one.
+pub fn check_broker_epoch(image: &MetadataImage, sender: Sender) -> Result<(), ControlError> {
+    match image.brokers.get(&sender.broker_id) {
+        None => {
+            refuse(ErrorCode::BrokerIdNotRegistered, format!("broker {} is not registered", sender.broker_id))
+        }
+        Some(broker) if broker.broker_epoch != sender.broker_epoch => refuse(
+            ErrorCode::StaleBrokerEpoch,
+            format!(
+                "broker {} has epoch {}, not {}",
+                sender.broker_id, broker.broker_epoch, sender.broker_epoch
+            ),
+        ),
+        Some(_) => Ok(()),
+    }
+}
+
+/// The partition, if the sender leads it under exactly this epoch (AlterPartition, cuts, releases).
+pub fn led_partition(
+    image: &MetadataImage,
+    id: TopicIdPartition,
+    leader: BrokerId,
+    leader_epoch: LeaderEpoch,
+) -> Result<(&TopicImage, &PartitionImage), ControlError> {
+    let Some(topic) = image.topic_by_id(id.topic_id) else {
+        return refuse(ErrorCode::UnknownTopicId, format!("no topic has the id {}", id.topic_id));
+    };
+    let Some(partition) = image.partition(id) else {
+        return refuse(
+            ErrorCode::UnknownTopicOrPartition,
+            format!("topic {} has no partition {}", topic.name, id.partition),
+        );
+    };
+    let current = partition.registration.leader_epoch;
+    if leader_epoch > current {
+        // The sender has seen a later election: this controller is not the newest.
+        return refuse(ErrorCode::NotController, format!("leader epoch {leader_epoch} is not known here"));
+    }
+    if leader_epoch < current {
+        return refuse(
+            ErrorCode::FencedLeaderEpoch,
+            format!("leader epoch is {current}, not {leader_epoch}"),
+        );
+    }
+    if partition.registration.leader != Some(leader) {
+        return refuse(
+            ErrorCode::NotLeaderOrFollower,
+            format!("broker {leader} does not lead partition {} of {}", id.partition, topic.name),
+        );
+    }
+    Ok((topic, partition))
+}
+
+/// AlterPartition: one result for each proposal, in their order.
+pub fn alter_partitions(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    sender: Sender,
+    proposals: &[IsrProposal],
+) -> Result<ControllerResult<Vec<Result<PartitionRegistration, ControlError>>>, ControlError> {
+    check_broker_epoch(image, sender)?;
+    let mut records = Vec::new();
+    let mut results = Vec::with_capacity(proposals.len());
+    let mut seen = HashSet::new();
+    for proposal in proposals {
+        let id = TopicIdPartition::new(proposal.topic_id, proposal.partition);
+        let outcome = if seen.insert(id) {
+            alter_partition(image, settings, sender.broker_id, proposal)
+        } else {
+            refuse(ErrorCode::InvalidRequest, format!("{id} is named twice"))
+        };
+        results.push(outcome.map(|(next, record)| {
+            records.extend(record);
+            next
+        }));
+    }
+    Ok(ControllerResult::new(records, results))
+}
+
+fn alter_partition(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    leader: BrokerId,
+    proposal: &IsrProposal,
+) -> Result<(PartitionRegistration, Option<MetadataRecord>), ControlError> {
+    let id = TopicIdPartition::new(proposal.topic_id, proposal.partition);
+    let (topic, partition) = led_partition(image, id, leader, proposal.leader_epoch)?;
+    let current = &partition.registration;
+    if proposal.partition_epoch > current.partition_epoch {
+        return refuse(
+            ErrorCode::NotController,
+            format!("partition epoch {} is not known here", proposal.partition_epoch),
+        );
+    }
+    if proposal.partition_epoch < current.partition_epoch {
+        return refuse(
+            ErrorCode::InvalidUpdateVersion,
+            format!("partition epoch is {}, not {}", current.partition_epoch, proposal.partition_epoch),
+        );
+    }
+    let isr: Vec<BrokerId> = proposal.new_isr.iter().map(|(member, _)| *member).collect();
+    let distinct: HashSet<BrokerId> = isr.iter().copied().collect();
+    if distinct.len() != isr.len()
+        || !isr.contains(&leader)
+        || !isr.iter().all(|member| current.replicas.contains(member))
+    {
+        return refuse(
+            ErrorCode::InvalidRequest,
+            format!("{isr:?} is no ISR of replicas {:?}", current.replicas),
+        );
+    }
+    if current.leader_recovery_state == LeaderRecoveryState::Recovering && isr.len() > 1 {
+        return refuse(
+            ErrorCode::InvalidRequest,
+            "the ISR grows only after the recovering leader's cut is committed",
+        );
+    }
+    for (member, epoch) in &proposal.new_isr {
+        let ineligible = match image.brokers.get(member) {
+            None => Some("is not registered"),
+            Some(broker) if broker.fenced => Some("is fenced"),
+            Some(broker) if broker.in_controlled_shutdown => Some("is shutting down"),
+            // KIP-903: it was in sync as an earlier incarnation, which may have held more.
+            Some(broker) if epoch.is_some_and(|epoch| epoch != broker.broker_epoch) => {
+                Some("has registered anew")
+            }
+            Some(_) => None,
+        };
+        if let Some(why) = ineligible {
+            return refuse(ErrorCode::IneligibleReplica, format!("broker {member} {why}"));
+        }
+    }
+    let may_lead = |candidate: BrokerId| candidate == leader || is_active(image, candidate);
+    let change =
+        PartitionChangeBuilder::new(current, settings.min_insync_replicas(image, &topic.name), &may_lead)
+            .isr(isr)
+            .build();
+    let mut next = current.clone();
+    let record = change.map(|change| {
+        next.apply(&change);
+        MetadataRecord::PartitionChange { topic_id: topic.id, partition: id.partition, change }
+    });
+    Ok((next, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::testing::*;
+
+    fn image() -> MetadataImage {
+        let mut image = with_brokers(&[1, 2, 3]);
+        add_topic(&mut image, "t", topic_id(1), vec![registration(&[1, 2, 3], &[1, 2, 3], Some(1))]);
+        image
+    }
+
+    fn epoch_of(image: &MetadataImage, broker: i32) -> BrokerEpoch {
+        image.brokers.get(&BrokerId(broker)).unwrap().broker_epoch
+    }
+
+    fn proposal(image: &MetadataImage, isr: &[i32]) -> IsrProposal {
+        let current = &image.partition(TopicIdPartition::new(topic_id(1), 0)).unwrap().registration;
+        IsrProposal {
+            topic_id: topic_id(1),
+            partition: 0,
+            leader_epoch: current.leader_epoch,
+            partition_epoch: current.partition_epoch,
+            new_isr: isr
+                .iter()
+                .map(|member| {
+                    (BrokerId(*member), image.brokers.get(&BrokerId(*member)).map(|b| b.broker_epoch))
+                })
+                .collect(),
+        }
+    }
+
+    fn alter(image: &MetadataImage, proposal: IsrProposal) -> Result<PartitionRegistration, ErrorCode> {
+        let sender = Sender { broker_id: BrokerId(1), broker_epoch: epoch_of(image, 1) };
+        let result = alter_partitions(image, &settings(), sender, &[proposal]).unwrap();
+        result.response.into_iter().next().unwrap().map_err(|error| error.code)
+    }
+
+    #[test]
+    fn isr_changes_are_fenced_in_every_way() {
+        let mut image = image();
+        let epoch = epoch_of(&image, 3).0;
+        replay(&mut image, vec![fence(3, epoch, true)]);
+        let base = proposal(&image, &[1, 2]);
+        assert_eq!(alter(&image, base.clone()).unwrap().isr, ids(&[1, 2]));
+        let cases: Vec<(&str, IsrProposal, ErrorCode)> = vec![
+            ("unknown id", IsrProposal { topic_id: topic_id(9), ..base.clone() }, ErrorCode::UnknownTopicId),
+            ("partition", IsrProposal { partition: 4, ..base.clone() }, ErrorCode::UnknownTopicOrPartition),
+            (
+                "old leader",
+                IsrProposal { leader_epoch: LeaderEpoch(4), ..base.clone() },
+                ErrorCode::FencedLeaderEpoch,
+            ),
+            (
+                "future leader",
+                IsrProposal { leader_epoch: LeaderEpoch(6), ..base.clone() },
+                ErrorCode::NotController,
+            ),
+            (
+                "old partition epoch",
+                IsrProposal { partition_epoch: PartitionEpoch(6), ..base.clone() },
+                ErrorCode::InvalidUpdateVersion,
+            ),
+            (
+                "future partition epoch",
+                IsrProposal { partition_epoch: PartitionEpoch(8), ..base.clone() },
+                ErrorCode::NotController,
+            ),
+            ("without the leader", proposal(&image, &[2]), ErrorCode::InvalidRequest),
+            ("no replica", proposal(&image, &[1, 4]), ErrorCode::InvalidRequest),
+            ("twice", proposal(&image, &[1, 1]), ErrorCode::InvalidRequest),
+            ("fenced", proposal(&image, &[1, 2, 3]), ErrorCode::IneligibleReplica),
+            (
+                "earlier incarnation",
+                IsrProposal {
+                    new_isr: vec![(BrokerId(1), None), (BrokerId(2), Some(BrokerEpoch(0)))],
+                    ..base.clone()
+                },
+                ErrorCode::IneligibleReplica,
+            ),
+        ];
+        for (name, proposal, expected) in cases {
+            assert_eq!(alter(&image, proposal).unwrap_err(), expected, "{name}");
+        }
+        let stale = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(99) };
+        assert_eq!(
+            alter_partitions(&image, &settings(), stale, &[base]).unwrap_err().code,
+            ErrorCode::StaleBrokerEpoch
+        );
+    }
+
+    #[test]
+    fn only_the_leader_changes_the_isr() {
+        let image = image();
+        let sender = Sender { broker_id: BrokerId(2), broker_epoch: epoch_of(&image, 2) };
+        let result = alter_partitions(&image, &settings(), sender, &[proposal(&image, &[1, 2])]).unwrap();
+        assert_eq!(result.records, vec![]);
+        assert_eq!(result.response[0].as_ref().unwrap_err().code, ErrorCode::NotLeaderOrFollower);
+    }
+
+    #[test]
+    fn counterexample_18_late_alter_partition_after_recreation_with_the_same_id() {
+        let mut image = image();
+        let late = proposal(&image, &[1, 2]);
+        replay(&mut image, vec![MetadataRecord::RemoveTopic { topic_id: topic_id(1) }]);
+        let mut again = registration(&[1, 2, 3], &[1, 2, 3], Some(1));
+        again.leader_epoch = LeaderEpoch(6);
+        again.partition_epoch = PartitionEpoch(8);
+        add_topic(&mut image, "t", topic_id(1), vec![again]);
+        assert_eq!(alter(&image, late).unwrap_err(), ErrorCode::FencedLeaderEpoch);
+    }
+
+    #[test]
+    fn fencing_and_return_of_a_broker() {
+        let mut image = image();
+        let records = broker_changes(&image, &settings(), BrokerId(1), BrokerEvent::Gone);
+        assert_eq!(records.len(), 1);
+        replay(&mut image, records);
+        let id = TopicIdPartition::new(topic_id(1), 0);
+        let now = image.partition(id).unwrap().registration.clone();
+        assert_eq!((now.leader, now.isr.clone()), (Some(BrokerId(2)), ids(&[2, 3])));
+        assert_eq!(broker_changes(&image, &settings(), BrokerId(1), BrokerEvent::Unfenced), vec![]);
+    }
+
+    #[test]
+    fn preferred_leaders_come_back_beyond_the_allowed_imbalance() {
+        let mut image = with_brokers(&[1, 2]);
+        let parts = vec![registration(&[1, 2], &[2, 1], Some(2)), registration(&[2, 1], &[2, 1], Some(2))];
+        add_topic(&mut image, "t", topic_id(1), parts);
+        let records = elect_preferred(&image, &settings(), 10);
+        assert_eq!(records.len(), 1);
+        replay(&mut image, records);
+        assert_eq!(elect_preferred(&image, &settings(), 10), vec![]);
+        let id = TopicIdPartition::new(topic_id(1), 0);
+        assert_eq!(image.partition(id).unwrap().registration.leader, Some(BrokerId(1)));
+    }
+
+    #[test]
+    fn lower_min_isr_forgets_who_was_eligible() {
+        let mut image = with_brokers(&[1]);
+        let mut shrunk = registration(&[1, 2], &[1], Some(1));
+        shrunk.elr = ids(&[2]);
+        add_topic(&mut image, "t", topic_id(1), vec![shrunk]);
+        let scope = Scope { all: false, topics: ["t".to_owned()].into() };
+        let records = after_config_change(&image, &settings(), &scope, &Scope::default());
+        replay(&mut image, records);
+        let id = TopicIdPartition::new(topic_id(1), 0);
+        assert_eq!(image.partition(id).unwrap().registration.elr, ids(&[]));
+    }
+}

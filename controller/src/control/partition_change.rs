@@ -1,0 +1,278 @@
+//! One partition in, at most one change out: who is in sync, who is eligible, who leads (KIP-966).
+//!
+//! The rules, in the order in which they are applied:
+//! 1. Below `min.insync.replicas` a replica that leaves the ISR stays *eligible*: nothing was
+//!    acknowledged to acks=all after it left. At or above it nobody but the ISR is.
+//! 2. A broker that stopped uncleanly may have lost its tail: it leaves ISR and ELR (decision 4).
+//! 3. The leader comes from the ISR, else from the ELR, else uncleanly: where the topic allows that,
+//!    or where nobody is left and it was the last leader. An unclean leader is RECOVERING, which
+//!    later elections keep; only its LOSS cut ends it (decision 10).
+
+use common::ids::BrokerId;
+use common::metadata::record::{LeaderRecoveryState, PartitionChange, PartitionRegistration};
+
+/// Works out the next registration of one partition.
+pub struct PartitionChangeBuilder<'a> {
+    current: &'a PartitionRegistration,
+    may_lead: &'a dyn Fn(BrokerId) -> bool,
+    min_insync_replicas: usize,
+    isr: Vec<BrokerId>,
+    unclean_shutdown: Option<BrokerId>,
+    allow_unclean: bool,
+    prefer_first: bool,
+    forget_eligible: bool,
+}
+
+struct Elected {
+    leader: Option<BrokerId>,
+    unclean: bool,
+}
+
+impl<'a> PartitionChangeBuilder<'a> {
+    pub fn new(
+        current: &'a PartitionRegistration,
+        min_insync_replicas: usize,
+        may_lead: &'a dyn Fn(BrokerId) -> bool,
+    ) -> PartitionChangeBuilder<'a> {
+        PartitionChangeBuilder {
+            current,
+            may_lead,
+            min_insync_replicas: min_insync_replicas.min(current.replicas.len()).max(1),
+            isr: current.isr.clone(),
+            unclean_shutdown: None,
+            allow_unclean: false,
+            prefer_first: false,
+            forget_eligible: false,
+        }
+    }
+
+    pub fn min_insync_replicas(mut self, count: usize) -> Self {
+        self.min_insync_replicas = count.min(self.current.replicas.len()).max(1);
+        self
+    }
+
+    pub fn isr(mut self, isr: Vec<BrokerId>) -> Self {
+        self.isr = isr;
+        self
+    }
+
+    pub fn without(mut self, broker: BrokerId) -> Self {
+        self.isr.retain(|member| *member != broker);
+        self
+    }
+
+    /// The broker's previous incarnation did not stop cleanly.
+    pub fn unclean_shutdown(mut self, broker: BrokerId) -> Self {
+        self.unclean_shutdown = Some(broker);
+        self.without(broker)
+    }
+
+    pub fn allow_unclean(mut self, allow: bool) -> Self {
+        self.allow_unclean = allow;
+        self
+    }
+
+    /// Move the leadership to the first replica if it is in sync.
+    pub fn prefer_first(mut self) -> Self {
+        self.prefer_first = true;
+        self
+    }
+
+    /// `min.insync.replicas` changed: whoever was eligible under the old value may lack what is
+    /// acknowledged under the new one.
+    pub fn forget_eligible(mut self) -> Self {
+        self.forget_eligible = true;
+        self
+    }
+
+    pub fn build(mut self) -> Option<PartitionChange> {
+        let (mut elr, mut last_known_elr) = self.eligible();
+        let elected = self.elect(&elr, &last_known_elr);
+        if let Some(leader) = elected.leader {
+            if elected.unclean {
+                self.isr = vec![leader];
+                elr.clear();
+                last_known_elr.clear();
+            } else if !self.isr.contains(&leader) {
+                self.isr.push(leader);
+                elr.retain(|member| *member != leader);
+                if self.isr.len() >= self.min_insync_replicas {
+                    elr.clear();
+                    last_known_elr.clear();
+                }
+                last_known_elr.retain(|member| *member != leader);
+            }
+        }
+        if self.isr.is_empty() {
+            // Remembered when the partition loses its leader: the one that may be elected should
+            // nobody eligible be left.
+            last_known_elr = match self.current.leader {
+                Some(leader) => vec![leader],
+                None => self.current.last_known_elr.clone(),
+            };
+        }
+
+        fn changed<T: PartialEq>(current: &T, next: T) -> Option<T> {
+            (*current != next).then_some(next)
+        }
+        let change = PartitionChange {
+            leader: changed(&self.current.leader, elected.leader),
+            isr: changed(&self.current.isr, self.isr),
+            elr: changed(&self.current.elr, elr),
+            last_known_elr: changed(&self.current.last_known_elr, last_known_elr),
+            leader_recovery_state: (elected.unclean
+                && self.current.leader_recovery_state == LeaderRecoveryState::Recovered)
+                .then_some(LeaderRecoveryState::Recovering),
+            ..PartitionChange::default()
+        };
+        (change != PartitionChange::default()).then_some(change)
+    }
+
+    fn eligible(&self) -> (Vec<BrokerId>, Vec<BrokerId>) {
+        if self.isr.len() >= self.min_insync_replicas || (self.forget_eligible && !self.isr.is_empty()) {
+            return (Vec::new(), Vec::new());
+        }
+        let mut candidates = self.current.elr.clone();
+        let mut known = self.current.last_known_elr.clone();
+        for member in &self.current.isr {
+            if !candidates.contains(member) {
+                candidates.push(*member);
+            }
+        }
+        known.extend(candidates.iter().filter(|member| !known.contains(member)).copied().collect::<Vec<_>>());
+        candidates.retain(|member| !self.isr.contains(member) && self.unclean_shutdown != Some(*member));
+        known.retain(|member| !self.isr.contains(member) && !candidates.contains(member));
+        (candidates, known)
+    }
+
+    fn elect(&self, elr: &[BrokerId], last_known_elr: &[BrokerId]) -> Elected {
+        let clean = |leader| Elected { leader: Some(leader), unclean: false };
+        let in_sync = |broker: &BrokerId| self.isr.contains(broker) && (self.may_lead)(*broker);
+        if self.prefer_first {
+            if let Some(first) = self.current.replicas.first().filter(|first| in_sync(first)) {
+                return clean(*first);
+            }
+        }
+        if let Some(leader) = self.current.leader.filter(in_sync) {
+            return clean(leader);
+        }
+        if let Some(leader) = self.current.replicas.iter().find(|replica| in_sync(replica)) {
+            return clean(*leader);
+        }
+        let is_eligible = |replica: &&BrokerId| elr.contains(replica) && (self.may_lead)(**replica);
+        if let Some(leader) = self.current.replicas.iter().find(is_eligible) {
+            return clean(*leader);
+        }
+        if self.allow_unclean {
+            if let Some(leader) = self.current.replicas.iter().find(|replica| (self.may_lead)(**replica)) {
+                return Elected { leader: Some(*leader), unclean: true };
+            }
+        }
+        if let ([], [], [last]) = (self.isr.as_slice(), elr, last_known_elr) {
+            if (self.may_lead)(*last) && self.current.leader.is_none() {
+                return Elected { leader: Some(*last), unclean: true };
+            }
+        }
+        Elected { leader: None, unclean: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::testing::{ids, registration};
+
+    fn build(
+        current: &PartitionRegistration,
+        min_isr: usize,
+        alive: &[i32],
+        shape: impl FnOnce(PartitionChangeBuilder<'_>) -> PartitionChangeBuilder<'_>,
+    ) -> Option<PartitionRegistration> {
+        let alive = ids(alive);
+        let may_lead = |broker: BrokerId| alive.contains(&broker);
+        let change = shape(PartitionChangeBuilder::new(current, min_isr, &may_lead)).build()?;
+        let mut next = current.clone();
+        next.apply(&change);
+        Some(next)
+    }
+
+    #[test]
+    fn a_lost_leader_is_followed_by_the_next_in_sync_replica() {
+        let current = registration(&[1, 2, 3], &[1, 2, 3], Some(1));
+        let next = build(&current, 2, &[2, 3], |b| b.without(BrokerId(1))).unwrap();
+        assert_eq!(next.leader, Some(BrokerId(2)));
+        assert_eq!(next.isr, ids(&[2, 3]));
+        assert_eq!(next.elr, ids(&[]), "at min.insync.replicas nobody else is eligible");
+        assert_eq!(next.leader_epoch, current.leader_epoch.next());
+        assert_eq!(next.leader_recovery_state, LeaderRecoveryState::Recovered);
+    }
+
+    #[test]
+    fn below_min_isr_the_leaving_replica_stays_eligible_and_is_elected_cleanly() {
+        let current = registration(&[1, 2], &[1, 2], Some(1));
+        let shrunk = build(&current, 2, &[1], |b| b.without(BrokerId(2))).unwrap();
+        assert_eq!((shrunk.isr.clone(), shrunk.elr.clone()), (ids(&[1]), ids(&[2])));
+        assert_eq!(shrunk.leader_epoch, current.leader_epoch, "no new leadership");
+        let alone = build(&shrunk, 2, &[], |b| b.without(BrokerId(1))).unwrap();
+        assert_eq!((alone.leader, alone.isr.clone()), (None, ids(&[])));
+        assert_eq!(alone.elr, ids(&[2, 1]));
+        let back = build(&alone, 2, &[2], |b| b).unwrap();
+        assert_eq!((back.leader, back.isr.clone()), (Some(BrokerId(2)), ids(&[2])));
+        assert_eq!(back.leader_recovery_state, LeaderRecoveryState::Recovered);
+    }
+
+    #[test]
+    fn counterexample_24_last_in_sync_replica_after_a_power_cut_is_elected_uncleanly() {
+        let current = registration(&[1], &[1], Some(1));
+        let gone = build(&current, 1, &[], |b| b.unclean_shutdown(BrokerId(1))).unwrap();
+        assert_eq!((gone.leader, gone.isr.clone(), gone.elr.clone()), (None, ids(&[]), ids(&[])));
+        assert_eq!(gone.last_known_elr, ids(&[1]));
+        let back = build(&gone, 1, &[1], |b| b).unwrap();
+        assert_eq!((back.leader, back.isr.clone()), (Some(BrokerId(1)), ids(&[1])));
+        assert_eq!(back.leader_recovery_state, LeaderRecoveryState::Recovering);
+    }
+
+    #[test]
+    fn fenced_then_unclean_leaves_the_elr() {
+        let mut current = registration(&[1, 2], &[], None);
+        current.elr = ids(&[1, 2]);
+        current.last_known_elr = ids(&[1]);
+        let next = build(&current, 2, &[], |b| b.unclean_shutdown(BrokerId(1))).unwrap();
+        assert_eq!(next.elr, ids(&[2]));
+        let next = build(&next, 2, &[1, 2], |b| b).unwrap();
+        assert_eq!(next.leader, Some(BrokerId(2)), "the eligible one, although 1 is preferred");
+        assert_eq!(next.leader_recovery_state, LeaderRecoveryState::Recovered);
+    }
+
+    #[test]
+    fn unclean_only_where_allowed_and_recovering_persists_over_elections() {
+        let mut current = registration(&[1, 2, 3], &[1], Some(1));
+        current.elr = ids(&[]);
+        let refused = build(&current, 1, &[2, 3], |b| b.without(BrokerId(1))).unwrap();
+        assert_eq!(refused.leader, None);
+        let taken = build(&current, 1, &[2, 3], |b| b.without(BrokerId(1)).allow_unclean(true)).unwrap();
+        assert_eq!((taken.leader, taken.isr.clone()), (Some(BrokerId(2)), ids(&[2])));
+        assert_eq!(taken.elr, ids(&[]), "the old lineage is nobody's any more");
+        assert_eq!(taken.leader_recovery_state, LeaderRecoveryState::Recovering);
+        // Counterexample 19: it dies before its LOSS cut and comes back by a clean election.
+        let fenced = build(&taken, 1, &[], |b| b.without(BrokerId(2))).unwrap();
+        let again = build(&fenced, 1, &[2], |b| b).unwrap();
+        assert_eq!(again.leader, Some(BrokerId(2)));
+        assert_eq!(again.leader_recovery_state, LeaderRecoveryState::Recovering);
+    }
+
+    #[test]
+    fn preferred_leader_only_when_in_sync() {
+        let current = registration(&[1, 2], &[2], Some(2));
+        assert_eq!(build(&current, 1, &[1, 2], |b| b.prefer_first()), None);
+        let current = registration(&[1, 2], &[2, 1], Some(2));
+        let next = build(&current, 1, &[1, 2], |b| b.prefer_first()).unwrap();
+        assert_eq!(next.leader, Some(BrokerId(1)));
+    }
+
+    #[test]
+    fn nothing_to_change_gives_no_record() {
+        let current = registration(&[1, 2], &[1, 2], Some(1));
+        assert_eq!(build(&current, 2, &[1, 2], |b| b), None);
+    }
+}
