@@ -260,6 +260,40 @@ apis! {
 mod tests {
     use super::*;
 
+    /// The table of docs/protocol.md.
+    fn documentation() -> String {
+        let mut out =
+            String::from("| Key | API | Versions | Broker | Controller |\n| --- | --- | --- | --- | --- |\n");
+        for spec in ApiKey::ALL.iter().map(|key| key.spec()) {
+            let (key, name) = (spec.key.code(), spec.name);
+            if let Some(why) = spec.not_served {
+                out += &format!("| {key} | {name} | - | not supported: {why} | - |\n");
+                continue;
+            }
+            let broker = match (spec.broker, spec.forwarded) {
+                (true, true) => "sent on to the active controller",
+                (true, false) => "answered",
+                (false, _) => "-",
+            };
+            let controller = if spec.controller { "answered" } else { "-" };
+            let versions = match spec.key {
+                ApiKey::CreateTopics => format!("{}-7, and 8 of ours", spec.min_version),
+                _ if spec.min_version == spec.max_version => spec.min_version.to_string(),
+                _ => format!("{}-{}", spec.min_version, spec.max_version),
+            };
+            out += &format!("| {key} | {name} | {versions} | {broker} | {controller} |\n");
+        }
+        out
+    }
+
+    #[test]
+    fn documentation_is_this_table() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md");
+        let document = std::fs::read_to_string(path).unwrap();
+        let table = documentation();
+        assert!(document.contains(&table), "docs/protocol.md should hold:\n{table}");
+    }
+
     #[test]
     fn rows_are_in_order_and_consistent() {
         for pair in ApiKey::ALL.windows(2) {

@@ -303,3 +303,6 @@ fn read_endpoint(reader: &mut Reader<'_>) -> Result<NodeEndpoint, DecodeError> {
     reader.skip_tags()?;
     Ok(endpoint)
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,3 +216,6 @@ impl ByteBuf for Guard {
         Ok(self.bytes.split_to(size))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,3 +274,6 @@ pub fn decode_response(key: ApiKey, version: i16, mut frame: Bytes) -> Result<(i
     let correlation_id = decode_response_header(&mut frame, spec, version)?;
     Ok((correlation_id, Response::decode(key, version, frame)?))
 }
+
+#[cfg(test)]
+mod tests;

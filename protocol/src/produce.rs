@@ -111,3 +111,6 @@ impl Codec<KafkaProduceRequest> for RequestCodec {
         Kafka::encode(message, out, version, flexible)
     }
 }
+
+#[cfg(test)]
+mod tests;

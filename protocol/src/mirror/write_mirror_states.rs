@@ -38,6 +38,8 @@ structure! {
         7 => next_retry_ms: i64 = -1,
         /// The newest of the source's cut ids that the association has checked (decision 20).
         8 => checked_cut_id: i64 = -1,
+        /// Only with FAILED: the state that failed, to which a retry returns.
+        9 => failed_state: i8 = 16,
     }
 
     pub struct WriteMirrorStatesResponse {

@@ -109,10 +109,6 @@ impl<'a> Headers<'a> {
         let name = reader.nullable_bytes()??;
         Some((name, reader.nullable_bytes()?))
     }
-
-    pub fn count(&self) -> usize {
-        self.left.max(0) as usize
-    }
 }
 
 impl<'a> Iterator for Headers<'a> {
@@ -125,7 +121,15 @@ impl<'a> Iterator for Headers<'a> {
         self.left -= 1;
         Self::read(&mut self.reader)
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.left.max(0) as usize;
+        (left, Some(left))
+    }
 }
+
+/// `Record::parse` has read them all once, so none is missing.
+impl ExactSizeIterator for Headers<'_> {}
 
 /// Iterates over records, as many as the header counts. Ends after the first error; bytes after the
 /// last record are one.
