@@ -321,6 +321,12 @@ impl Listeners {
     }
 }
 
+/// The keys by which a directory is formatted, whichever daemon the file is for.
+pub fn node_id_and_log_dirs(properties: &Properties) -> Result<(i32, Vec<PathBuf>), ConfigError> {
+    let (reader, _) = Reader::new(BROKER_CONFIGS, CONTROLLER_CONFIGS, properties)?;
+    Ok((node_id(&reader)?, log_dirs(&reader)?))
+}
+
 pub(super) fn node_id(reader: &Reader<'_>) -> Result<i32, ConfigError> {
     if let Some(id) = reader.optional_number("node.id")? {
         let old: i32 = reader.number("broker.id")?;

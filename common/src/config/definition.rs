@@ -14,7 +14,7 @@ pub enum ValueType {
     /// One of these words.
     OneOf(&'static [&'static str]),
     List,
-    /// A list without repetitions, of these words only.
+    /// A list of these words only.
     ListOf(&'static [&'static str]),
     /// `partition:broker` pairs, or `*`.
     ThrottledReplicas,
@@ -71,11 +71,7 @@ impl ValueType {
             }
             ValueType::String | ValueType::Class | ValueType::Password | ValueType::List => true,
             ValueType::OneOf(words) => words.contains(&value),
-            ValueType::ListOf(words) => {
-                let items: Vec<&str> = split_list(value).collect();
-                let distinct: std::collections::BTreeSet<&str> = items.iter().copied().collect();
-                distinct.len() == items.len() && items.iter().all(|item| words.contains(item))
-            }
+            ValueType::ListOf(words) => split_list(value).all(|item| words.contains(&item)),
             ValueType::ThrottledReplicas => value == "*" || split_list(value).all(is_throttled_replica),
             ValueType::GzipLevel => {
                 value.parse().is_ok_and(|level: i32| level == -1 || (1..=9).contains(&level))
@@ -245,7 +241,7 @@ mod tests {
             (types::POSITIVE_INT, &["1", "2147483647"], &["0", "-1", "2147483648", "1.5", ""]),
             (types::long_from(-1), &["-1", "9223372036854775807"], &["-2", "9223372036854775808"]),
             (types::RATIO, &["0", "0.5", "1"], &["1.01", "-0.1", "NaN", "half"]),
-            (types::CLEANUP_POLICY, &["delete", "compact, delete", ""], &["remove", "delete,delete"]),
+            (types::CLEANUP_POLICY, &["delete", "compact, delete", ""], &["remove", "delete,remove"]),
             (types::TIMESTAMP_TYPE, &["CreateTime"], &["createtime"]),
             (ValueType::GzipLevel, &["-1", "1", "9"], &["0", "10"]),
             (ValueType::ThrottledReplicas, &["", "*", "0:1,1:2"], &["0", "a:b", "0:1:2", "-1:2"]),

@@ -1,1 +1,9 @@
 //! Logs, metrics, and the small HTTP server that shows them.
+
+mod http;
+mod logging;
+mod metrics;
+
+pub use http::serve_http;
+pub use logging::{LogFormat, init_logging};
+pub use metrics::{Metrics, RequestMetrics};
