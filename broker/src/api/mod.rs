@@ -22,13 +22,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
-use common::config::BrokerConfig;
 use common::ids::BrokerId;
 use common::network::{Chunk, ConnectionInfo, Handler, Reply};
 use common::telemetry::RequestMetrics;
 use protocol::api::ApiKey;
-use protocol::error_code::ErrorCode;
-use protocol::frame::{self, MAX_REQUEST_BYTES, encode_response_header, peek_request_header};
+use protocol::frame::{MAX_REQUEST_BYTES, encode_response_header, peek_request_header};
 use protocol::messages::ApiVersionsRequest;
 use protocol::{ApiSpec, Request, Response};
 use tracing::{error, info};
@@ -36,15 +34,17 @@ use tracing::{error, info};
 use self::admin::{Forwarded, InFlight};
 use self::context::{ClientConnection, RequestContext};
 use self::init_producer_id::ProducerIds;
-use crate::metadata::{ControllerChannel, MetadataCache};
+use crate::metadata::{ControllerChannel, DynamicBrokerConfig, MetadataCache};
+use crate::replica::ReplicaManager;
 
 /// What the handlers need of the broker.
 pub struct BrokerContext {
     pub broker_id: BrokerId,
     pub cluster_id: Arc<str>,
-    pub config: Arc<BrokerConfig>,
+    pub config: Arc<DynamicBrokerConfig>,
     pub metadata: Arc<MetadataCache>,
     pub controller: Arc<ControllerChannel>,
+    pub replicas: Arc<ReplicaManager>,
     pub producer_ids: ProducerIds,
     pub auto_creation: InFlight,
     pub request_metrics: RequestMetrics,
@@ -138,7 +138,7 @@ async fn dispatch(
     match request {
         Request::ApiVersions(request) => answer_api_versions(broker, context, &request),
         Request::Metadata(request) => {
-            if broker.config.auto_create_topics_enable {
+            if broker.config.current().auto_create_topics_enable {
                 let image = broker.metadata.image();
                 let wanted = metadata::topics_to_create(&image, &request, context.version());
                 if !wanted.is_empty() {
@@ -148,11 +148,20 @@ async fn dispatch(
             }
             send(context, metadata::handle(&broker.metadata.image(), &request, &broker.asker(context)))
         }
-        Request::DescribeCluster(request) => {
-            send(context, describe_cluster::handle(&broker.metadata.image(), &request, &broker.asker(context)))
+        Request::DescribeCluster(request) => send(
+            context,
+            describe_cluster::handle(&broker.metadata.image(), &request, &broker.asker(context)),
+        ),
+        Request::DescribeConfigs(request) => {
+            let (image, config) = (broker.metadata.image(), broker.config.current());
+            send(context, describe_configs::handle(&image, &config, &request))
         }
         Request::DescribeTopicPartitions(request) => {
-            match describe_topic_partitions::handle(&broker.metadata.image(), &request, context.listener_name()) {
+            match describe_topic_partitions::handle(
+                &broker.metadata.image(),
+                &request,
+                context.listener_name(),
+            ) {
                 Ok(response) => send(context, response),
                 Err(reason) => malformed(context, spec, &reason),
             }
@@ -171,7 +180,11 @@ async fn dispatch(
     }
 }
 
-fn answer_api_versions(broker: &BrokerContext, context: &RequestContext, request: &ApiVersionsRequest) -> Reply {
+fn answer_api_versions(
+    broker: &BrokerContext,
+    context: &RequestContext,
+    request: &ApiVersionsRequest,
+) -> Reply {
     match api_versions::software(request, context.version()) {
         Ok(Some(software)) => {
             // The first one counts: a client does not change its software while connected.
@@ -230,3 +243,6 @@ fn send_as(context: &RequestContext, response: impl Into<Response>, version: i16
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

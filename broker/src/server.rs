@@ -1,0 +1,479 @@
+//! The composition root: opens what is on disk, starts the parts in the order in which they need each
+//! other, and stops them in reverse.
+
+mod clean_shutdown;
+mod endpoints;
+mod metrics;
+mod replica_controller;
+mod subscribers;
+pub mod topic_settings;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::clock::{Clock, SystemClock};
+use common::config::BrokerConfig;
+use common::ids::{BrokerEpoch, BrokerId, IncarnationId};
+use common::network::{self, InFlightBytes, Limits};
+use common::storage::{DirectoryLock, MetaProperties, StorageError, load_all};
+use common::task::TaskGroup;
+use common::telemetry::{Metrics, serve_http};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, spawn_blocking};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use self::replica_controller::ReplicaController;
+use crate::api::init_producer_id::ProducerIds;
+use crate::api::{BrokerContext, KafkaApi};
+use crate::client::ConnectOptions;
+use crate::fetcher::FetcherConfig;
+use crate::fetcher::leader_endpoint::BrokerConnector;
+use crate::log::{LogError, LogManager, LogManagerConfig};
+use crate::metadata::lifecycle::{ControlledShutdown, Lifecycle, Registration, is_unfenced};
+use crate::metadata::loader::{AHEAD_PATIENCE, MetadataLoader};
+use crate::metadata::store::MetadataStore;
+use crate::metadata::{
+    ChannelError, ControllerChannel, DynamicBrokerConfig, MetadataCache, MetadataPublisher, QuorumVoter,
+};
+use crate::replica::{ReplicaManager, ReplicaManagerConfig};
+
+/// Shares of the 10 s that a shutdown may take.
+const CONTROLLED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
+const TASK_TIMEOUT: Duration = Duration::from_millis(2_500);
+/// Kafka's `min.incremental.fetch.session.eviction.ms`.
+const FETCH_SESSION_EVICTION_MS: u64 = 120_000;
+
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error("cannot listen on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("cannot open the logs: {0}")]
+    Logs(#[from] LogError),
+    #[error("controller.quorum.voters: {0}")]
+    Voters(#[from] ChannelError),
+    #[error("log.dirs names no directory")]
+    NoDirectory,
+    #[error("opening the logs failed: {0}")]
+    Panicked(#[from] JoinError),
+}
+
+/// A running broker.
+pub struct BrokerServer {
+    broker_id: BrokerId,
+    /// Where each listener really listens, by its name.
+    addresses: BTreeMap<String, SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+    controlled_shutdown_enable: bool,
+    controlled_shutdown: Arc<ControlledShutdown>,
+    channel: Arc<ControllerChannel>,
+    cache: Arc<MetadataCache>,
+    replicas: Arc<ReplicaManager>,
+    listeners: TaskGroup,
+    control: TaskGroup,
+    http: TaskGroup,
+    /// Where the clean shutdown is noted.
+    first_directory: PathBuf,
+    _locks: Vec<DirectoryLock>,
+}
+
+impl BrokerServer {
+    /// Returns when everything is started; [`BrokerServer::ready`] tells when it serves.
+    pub async fn start(config: BrokerConfig) -> Result<BrokerServer, StartError> {
+        let config = Arc::new(config);
+        let storage = Storage::open(&config)?;
+        let metrics = Metrics::new();
+        let bound = Bound::bind(&config).await?;
+        let logs = open_logs(&config, &storage).await?;
+
+        let channel = Arc::new(channel(&config, &storage.cluster_id)?);
+        let cache = Arc::new(MetadataCache::new(Arc::default()));
+        let control = TaskGroup::new();
+        let replicas = start_replicas(&config, &logs.manager, &channel, &control);
+        metrics::register(&metrics, config.node_id, &cache);
+        let dynamic_config = Arc::new(DynamicBrokerConfig::new(config.clone()));
+
+        let publisher = MetadataPublisher::new(cache.clone(), vec![replicas.clone(), dynamic_config.clone()]);
+        let (registered, registered_receiver) = watch::channel(None);
+        let (caught_up_sender, caught_up) = watch::channel(false);
+        let loader = MetadataLoader {
+            broker_id: config.node_id,
+            channel: channel.clone(),
+            store: MetadataStore::new(&storage.first_directory),
+            publisher: Arc::new(publisher),
+            registered: registered_receiver,
+            caught_up: caught_up_sender,
+            ahead_patience: AHEAD_PATIENCE,
+        };
+        let controlled_shutdown = Arc::new(ControlledShutdown::default());
+        let lifecycle = Lifecycle {
+            broker_id: config.node_id,
+            channel: channel.clone(),
+            cache: cache.clone(),
+            heartbeat_interval: milliseconds(config.broker_heartbeat_interval_ms),
+            session_timeout: milliseconds(config.broker_session_timeout_ms),
+            registration: registration(&config, &storage, &bound, logs.previous_broker_epoch),
+            registered,
+            caught_up: caught_up.clone(),
+            controlled_shutdown: controlled_shutdown.clone(),
+        };
+        spawn_control(&control, loader, lifecycle, logs.failed_directories);
+
+        let context = Arc::new(BrokerContext {
+            broker_id: config.node_id,
+            cluster_id: storage.cluster_id.as_str().into(),
+            config: dynamic_config,
+            metadata: cache.clone(),
+            controller: channel.clone(),
+            replicas: replicas.clone(),
+            producer_ids: ProducerIds::new(channel.clone()),
+            auto_creation: Default::default(),
+            request_metrics: metrics.requests(),
+        });
+        let listeners = TaskGroup::new();
+        let addresses = bound.addresses();
+        serve_listeners(&config, bound.listeners, KafkaApi::new(context), &metrics, caught_up, &listeners);
+        let http = TaskGroup::new();
+        let metrics_address = serve_metrics(&config, metrics, &cache, &channel, &http).await?;
+
+        for (name, address) in &addresses {
+            info!(broker = config.node_id.0, listener = %name, %address, "listening");
+        }
+        Ok(BrokerServer {
+            broker_id: config.node_id,
+            addresses,
+            metrics_address,
+            controlled_shutdown_enable: config.controlled_shutdown_enable,
+            controlled_shutdown,
+            channel,
+            cache,
+            replicas,
+            listeners,
+            control,
+            http,
+            first_directory: storage.first_directory,
+            _locks: storage.locks,
+        })
+    }
+
+    pub fn broker_id(&self) -> BrokerId {
+        self.broker_id
+    }
+
+    /// Where each listener really listens, by its name.
+    pub fn addresses(&self) -> &BTreeMap<String, SocketAddr> {
+        &self.addresses
+    }
+
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// Resolves when the controller has unfenced this broker: clients are told of it from then on.
+    pub async fn ready(&self) {
+        let mut images = self.cache.watch();
+        let ready = images.wait_for(|image| is_unfenced(image, self.broker_id, self.channel.broker_epoch()));
+        // The cache lives as long as the server.
+        let _ = ready.await;
+    }
+
+    /// Resolves with the reason when the broker cannot go on.
+    pub async fn failed(&self) -> String {
+        self.control.failed().await
+    }
+
+    /// Moves leaderships away, then stops everything in the reverse order of its start.
+    pub async fn shutdown(self) {
+        let broker_epoch = self.channel.broker_epoch();
+        let is_registered = broker_epoch != BrokerEpoch(-1);
+        if self.controlled_shutdown_enable && is_registered && !self.control.shutdown_token().is_cancelled() {
+            info!("controlled shutdown: asking the controller to move leaderships");
+            if !self.controlled_shutdown.run(CONTROLLED_SHUTDOWN_TIMEOUT).await {
+                warn!("controlled shutdown not confirmed in time, stopping all the same");
+            }
+        }
+        self.listeners.shutdown(TASK_TIMEOUT).await;
+        self.control.shutdown(TASK_TIMEOUT).await;
+        self.replicas.shutdown().await;
+        if is_registered && let Err(error) = clean_shutdown::leave(&self.first_directory, broker_epoch) {
+            warn!(%error, "clean shutdown not noted, the next start counts as after a crash");
+        }
+        self.http.shutdown(TASK_TIMEOUT).await;
+        info!("stopped");
+    }
+}
+
+/// The log directories: formatted for this node, and ours alone.
+struct Storage {
+    cluster_id: String,
+    directories: Vec<(PathBuf, MetaProperties)>,
+    first_directory: PathBuf,
+    locks: Vec<DirectoryLock>,
+}
+
+impl Storage {
+    fn open(config: &BrokerConfig) -> Result<Storage, StartError> {
+        let all = load_all(&config.log_dirs, config.node_id.0)?;
+        let locks =
+            config.log_dirs.iter().map(|dir| DirectoryLock::acquire(dir)).collect::<Result<_, _>>()?;
+        let directories: Vec<_> = config.log_dirs.iter().cloned().zip(all).collect();
+        let (first_directory, meta) = directories.first().ok_or(StartError::NoDirectory)?;
+        Ok(Storage {
+            cluster_id: meta.cluster_id.clone(),
+            first_directory: first_directory.clone(),
+            directories,
+            locks,
+        })
+    }
+}
+
+/// Listeners are bound before anything slow, so that a taken port is told at once.
+struct Bound {
+    listeners: Vec<(String, TcpListener, SocketAddr)>,
+}
+
+impl Bound {
+    async fn bind(config: &BrokerConfig) -> Result<Bound, StartError> {
+        let mut listeners = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            let address = &listener.address;
+            let failed = |source| StartError::Listen { address: address.to_string(), source };
+            let socket = network::bind(&address.host, address.port).await.map_err(failed)?;
+            let local = socket.local_addr().map_err(failed)?;
+            listeners.push((listener.name.clone(), socket, local));
+        }
+        Ok(Bound { listeners })
+    }
+
+    fn addresses(&self) -> BTreeMap<String, SocketAddr> {
+        self.listeners.iter().map(|(name, _, address)| (name.clone(), *address)).collect()
+    }
+}
+
+struct Logs {
+    manager: Arc<LogManager>,
+    previous_broker_epoch: BrokerEpoch,
+    failed_directories: mpsc::UnboundedReceiver<String>,
+}
+
+async fn open_logs(config: &Arc<BrokerConfig>, storage: &Storage) -> Result<Logs, StartError> {
+    // At most one message for each directory.
+    let (failures, failed_directories) = mpsc::unbounded_channel();
+    let manager_config = LogManagerConfig {
+        directories: storage
+            .directories
+            .iter()
+            .map(|(path, meta)| (path.clone(), meta.directory_id))
+            .collect(),
+        default_log_config: Arc::new(topic_settings::log_config(
+            &config.topic_defaults,
+            config.producer_id_expiration_ms,
+        )),
+        recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1).max(1),
+        on_directory_failure: Arc::new(move |directory, error| {
+            let _ = failures.send(format!("{}: {error}", directory.path().display()));
+        }),
+    };
+    let first_directory = storage.first_directory.clone();
+    spawn_blocking(move || {
+        // Taken before the logs are opened: whatever happens from here on, this run was not clean.
+        let left = clean_shutdown::take(&first_directory)
+            .map_err(|source| StartError::Directory { path: first_directory, source })?;
+        let manager = LogManager::open(manager_config, SystemClock::new().now_ms())?;
+        let clean = manager.was_clean_shutdown();
+        Ok(Logs {
+            manager: Arc::new(manager),
+            previous_broker_epoch: left.filter(|_| clean).unwrap_or(BrokerEpoch(-1)),
+            failed_directories,
+        })
+    })
+    .await?
+}
+
+fn channel(config: &BrokerConfig, cluster_id: &str) -> Result<ControllerChannel, ChannelError> {
+    let voters: Vec<QuorumVoter> = config
+        .controller_quorum_voters
+        .iter()
+        .map(|voter| QuorumVoter { node_id: voter.node_id, address: voter.address.to_string() })
+        .collect();
+    ControllerChannel::new(cluster_id.to_owned(), config.node_id, &voters)
+}
+
+fn start_replicas(
+    config: &Arc<BrokerConfig>,
+    logs: &Arc<LogManager>,
+    channel: &Arc<ControllerChannel>,
+    control: &TaskGroup,
+) -> Arc<ReplicaManager> {
+    let fetcher = FetcherConfig {
+        broker_id: config.node_id,
+        num_fetchers: usize::try_from(config.num_replica_fetchers).unwrap_or(1).max(1),
+        wait_max_ms: config.replica_fetch_wait_max_ms,
+        min_bytes: config.replica_fetch_min_bytes,
+        partition_max_bytes: config.replica_fetch_max_bytes,
+        response_max_bytes: config.replica_fetch_response_max_bytes,
+        backoff_ms: u64::try_from(config.replica_fetch_backoff_ms).unwrap_or(1_000),
+    };
+    let connector = BrokerConnector {
+        client_id: format!("broker-{}-fetcher", config.node_id),
+        options: ConnectOptions {
+            request_timeout: milliseconds(config.replica_socket_timeout_ms),
+            // One batch may be larger than the response's limit, as Kafka allows it.
+            max_response_bytes: usize::try_from(config.replica_fetch_response_max_bytes)
+                .unwrap_or(0)
+                .saturating_add(usize::try_from(config.socket_request_max_bytes).unwrap_or(0)),
+            ..ConnectOptions::default()
+        },
+    };
+    let manager_config = ReplicaManagerConfig {
+        broker_id: config.node_id,
+        replica_lag_time_max_ms: config.replica_lag_time_max_ms,
+        relaxed_validation: config.produce_validation == common::config::broker::ProduceValidation::Relaxed,
+        fetcher,
+        max_fetch_sessions: usize::try_from(config.max_incremental_fetch_session_cache_slots).unwrap_or(0),
+        fetch_session_eviction_ms: FETCH_SESSION_EVICTION_MS,
+        checkpoint_interval: Duration::from_millis(
+            u64::try_from(config.replica_high_watermark_checkpoint_interval_ms).unwrap_or(5_000),
+        ),
+        retention_check_interval: Duration::from_millis(
+            u64::try_from(config.log_retention_check_interval_ms).unwrap_or(300_000),
+        ),
+        topic_settings: topic_settings::resolver(config.clone()),
+    };
+    let deps = ReplicaController::new(channel.clone(), control.clone());
+    let replicas = ReplicaManager::new(
+        manager_config,
+        logs.clone(),
+        deps.clone(),
+        Arc::new(connector),
+        Arc::new(SystemClock::new()),
+    );
+    deps.set_replicas(&replicas);
+    replicas.start();
+    replicas
+}
+
+fn registration(
+    config: &BrokerConfig,
+    storage: &Storage,
+    bound: &Bound,
+    previous_broker_epoch: BrokerEpoch,
+) -> Registration {
+    let endpoints = endpoints::advertised(config, &bound.addresses());
+    let inter_broker =
+        endpoints.iter().position(|endpoint| endpoint.name == config.inter_broker_listener_name).unwrap_or(0);
+    Registration {
+        incarnation_id: IncarnationId(Uuid::new_v4()),
+        inter_broker_endpoint: u32::try_from(inter_broker).unwrap_or(0),
+        endpoints,
+        rack: config.broker_rack.clone(),
+        directories: storage.directories.iter().map(|(_, meta)| meta.directory_id).collect(),
+        previous_broker_epoch,
+    }
+}
+
+fn spawn_control(
+    control: &TaskGroup,
+    loader: MetadataLoader,
+    lifecycle: Lifecycle,
+    mut failed_directories: mpsc::UnboundedReceiver<String>,
+) {
+    let shutdown = control.shutdown_token();
+    control.spawn_critical("metadata-loader", loader.run(shutdown.clone()));
+    let token = shutdown.clone();
+    control.spawn_critical("lifecycle", async move {
+        lifecycle.run(token.clone()).await?;
+        // After a controlled shutdown there is nothing left to say.
+        token.cancelled().await;
+        Ok::<(), crate::metadata::lifecycle::LifecycleError>(())
+    });
+    control.spawn_critical("log-directories", async move {
+        match shutdown.run_until_cancelled(failed_directories.recv()).await {
+            // Moving on without a directory needs its replicas reassigned, which is a later step.
+            Some(Some(failure)) => Err(format!("log directory failed: {failure}")),
+            Some(None) | None => {
+                shutdown.cancelled().await;
+                Ok(())
+            }
+        }
+    });
+}
+
+fn serve_listeners(
+    config: &BrokerConfig,
+    bound: Vec<(String, TcpListener, SocketAddr)>,
+    api: KafkaApi,
+    metrics: &Metrics,
+    caught_up: watch::Receiver<bool>,
+    group: &TaskGroup,
+) {
+    let in_flight_bytes =
+        InFlightBytes::new(usize::try_from(config.queued_max_request_bytes).unwrap_or(usize::MAX));
+    let count = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
+    let api = Arc::new(api);
+    for (name, listener, _) in bound {
+        let limits = Limits {
+            max_frame_bytes: count(config.socket_request_max_bytes),
+            max_connections: count(config.max_connections),
+            max_connections_per_ip: count(config.max_connections_per_ip),
+            in_flight_bytes: in_flight_bytes.clone(),
+            idle_timeout: config.idle_timeout(),
+            metrics: metrics.network(&name),
+            ..Limits::default()
+        };
+        let (api, shutdown) = (api.clone(), group.shutdown_token());
+        let mut caught_up = caught_up.clone();
+        group.spawn(format!("listener-{name}"), async move {
+            // Before that an answer would come from an empty image: clients wait in the backlog.
+            let wait = async { caught_up.wait_for(|caught_up| *caught_up).await.is_ok() };
+            if shutdown.run_until_cancelled(wait).await == Some(true) {
+                network::serve(listener, name, api, limits, shutdown).await;
+            }
+        });
+    }
+}
+
+async fn serve_metrics(
+    config: &BrokerConfig,
+    metrics: Metrics,
+    cache: &Arc<MetadataCache>,
+    channel: &Arc<ControllerChannel>,
+    group: &TaskGroup,
+) -> Result<Option<SocketAddr>, StartError> {
+    let Some(address) = &config.metrics_listener else { return Ok(None) };
+    let failed = |source| StartError::Listen { address: address.to_string(), source };
+    let listener = network::bind(&address.host, address.port).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    let (cache, channel, broker_id) = (cache.clone(), channel.clone(), config.node_id);
+    let readiness = move || {
+        let epoch = channel.broker_epoch();
+        if epoch == BrokerEpoch(-1) {
+            return Err("not registered with a controller yet".to_owned());
+        }
+        let image = cache.image();
+        if image.offset.0 < epoch.0 {
+            return Err("catching up with the metadata".to_owned());
+        }
+        if is_unfenced(&image, broker_id, epoch) {
+            Ok(())
+        } else {
+            Err("fenced by the controller".to_owned())
+        }
+    };
+    group.spawn("metrics-http", serve_http(listener, metrics, readiness, group.shutdown_token()));
+    Ok(Some(local))
+}
+
+fn milliseconds(number: i32) -> Duration {
+    Duration::from_millis(u64::try_from(number).unwrap_or(0))
+}
