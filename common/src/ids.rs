@@ -181,12 +181,11 @@ uuid_id! {
 }
 
 fn parse_uuid(text: &str) -> Option<Uuid> {
-    if let Ok(bytes) = URL_SAFE_NO_PAD.decode(text) {
-        if let Ok(bytes) = <[u8; 16]>::try_from(bytes.as_slice()) {
-            return Some(Uuid::from_bytes(bytes));
-        }
+    let decoded = URL_SAFE_NO_PAD.decode(text).ok();
+    match decoded.and_then(|bytes| <[u8; 16]>::try_from(bytes.as_slice()).ok()) {
+        Some(bytes) => Some(Uuid::from_bytes(bytes)),
+        None => Uuid::try_parse(text).ok(),
     }
-    Uuid::try_parse(text).ok()
 }
 
 /// A topic and a partition index, by name as clients know it.

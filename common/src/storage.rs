@@ -35,7 +35,9 @@ pub enum StorageError {
     NotFormatted(PathBuf),
     #[error("{} is not usable: {reason}", path.display())]
     Damaged { path: PathBuf, reason: String },
-    #[error("Cluster id {0:?} does not appear to be a valid UUID: allowed are 16 bytes in URL-safe base64, as `kagami storage random-uuid` prints them")]
+    #[error(
+        "Cluster id {0:?} does not appear to be a valid UUID: allowed are 16 bytes in URL-safe base64, as `kagami storage random-uuid` prints them"
+    )]
     ClusterId(String),
     #[error("Failed to acquire lock on file {LOCK_FILE} in {}. Another process is using this directory.", .0.display())]
     Locked(PathBuf),
@@ -298,8 +300,12 @@ mod tests {
         assert!(refused.contains("already formatted. Use --ignore-formatted"), "{refused}");
         assert!(!new.exists(), "nothing was written");
         let outcome = format(&both, CLUSTER, 1, true).unwrap();
-        assert!(matches!(outcome.as_slice(), [Formatted::New(..), Formatted::Before(_, meta)] if *meta == before));
-        assert!(message(format(&both, "AAAAAAAAAAAAAAAAAAAAAA", 1, true)).contains("formatted for cluster.id"));
+        assert!(
+            matches!(outcome.as_slice(), [Formatted::New(..), Formatted::Before(_, meta)] if *meta == before)
+        );
+        assert!(
+            message(format(&both, "AAAAAAAAAAAAAAAAAAAAAA", 1, true)).contains("formatted for cluster.id")
+        );
         assert!(message(format(&both, CLUSTER, 2, true)).contains("formatted for node.id 1, not 2"));
         assert!(message(format(&both, "my cluster", 1, true)).contains("valid UUID"));
     }
@@ -316,7 +322,8 @@ mod tests {
             fs::write(dir.join(META_PROPERTIES), lines.join("\n")).unwrap();
             assert!(message(load(dir)).contains("it has no"));
         }
-        for (line, wrong) in [(0, "cluster.id="), (1, "node.id=-1"), (2, "directory.id=x"), (3, "version=2")] {
+        for (line, wrong) in [(0, "cluster.id="), (1, "node.id=-1"), (2, "directory.id=x"), (3, "version=2")]
+        {
             let mut lines = good.to_vec();
             lines[line] = wrong;
             fs::write(dir.join(META_PROPERTIES), lines.join("\n")).unwrap();
@@ -356,7 +363,9 @@ mod tests {
     fn a_directory_has_one_user() {
         let root = tempfile::tempdir().unwrap();
         let lock = DirectoryLock::acquire(root.path()).unwrap();
-        assert!(message(DirectoryLock::acquire(root.path())).contains("Failed to acquire lock on file .lock"));
+        assert!(
+            message(DirectoryLock::acquire(root.path())).contains("Failed to acquire lock on file .lock")
+        );
         drop(lock);
         DirectoryLock::acquire(root.path()).unwrap();
     }

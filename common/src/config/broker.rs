@@ -131,7 +131,8 @@ impl BrokerConfig {
             unclean_leader_election_enable: topic_defaults.unclean_leader_election_enable,
             broker_heartbeat_interval_ms: reader.number("broker.heartbeat.interval.ms")?,
             broker_session_timeout_ms: reader.number("broker.session.timeout.ms")?,
-            initial_broker_registration_timeout_ms: reader.number("initial.broker.registration.timeout.ms")?,
+            initial_broker_registration_timeout_ms: reader
+                .number("initial.broker.registration.timeout.ms")?,
             request_timeout_ms: reader.number("request.timeout.ms")?,
             num_replica_fetchers: reader.number("num.replica.fetchers")?,
             replica_fetch_backoff_ms: reader.number("replica.fetch.backoff.ms")?,
@@ -175,7 +176,8 @@ impl BrokerConfig {
             producer_id_expiration_check_interval_ms: reader
                 .number("producer.id.expiration.check.interval.ms")?,
             producer_id_expiration_ms: reader.number("producer.id.expiration.ms")?,
-            mirror_failed_retry_initial_backoff_ms: reader.number("mirror.failed.retry.initial.backoff.ms")?,
+            mirror_failed_retry_initial_backoff_ms: reader
+                .number("mirror.failed.retry.initial.backoff.ms")?,
             mirror_failed_retry_max_backoff_ms: reader.number("mirror.failed.retry.max.backoff.ms")?,
             mirror_fetch_memory_bytes: reader.number("mirror.fetch.memory.bytes")?,
             mirror_metadata_refresh_interval_ms: reader.number("mirror.metadata.refresh.interval.ms")?,
@@ -197,10 +199,9 @@ impl BrokerConfig {
         let mut effective = self.properties.clone();
         let levels = BrokerLevels { broker, cluster, file: &self.properties };
         for def in BROKER_CONFIGS.iter().filter(|def| def.dynamic != Dynamic::ReadOnly) {
-            if let Some(first) = levels.synonyms(def).first() {
-                if first.source.code() <= 3 {
-                    effective.set(def.name, first.value.clone());
-                }
+            match levels.synonyms(def).into_iter().next() {
+                Some(first) if first.source.is_dynamic() => effective.set(def.name, first.value),
+                _ => {}
             }
         }
         let (mut config, _) = BrokerConfig::from_properties(&effective)?;
@@ -245,9 +246,8 @@ pub fn validate_broker_config(key: &str, value: Option<&str>, per_broker: bool) 
         let nearest = nearest_key(key, BROKER_CONFIGS.iter().map(|def| def.name));
         return Err(ConfigError::Unknown { key: key.to_owned(), nearest });
     };
-    let refused = |reason: &str| {
-        Err(ConfigError::NotChangeable { key: key.to_owned(), reason: reason.to_owned() })
-    };
+    let refused =
+        |reason: &str| Err(ConfigError::NotChangeable { key: key.to_owned(), reason: reason.to_owned() });
     match def.dynamic {
         Dynamic::ReadOnly => refused("it cannot be updated dynamically, only in the properties file"),
         Dynamic::PerBroker if !per_broker => refused("it is set for each broker, not for all"),
@@ -279,7 +279,8 @@ impl Listeners {
         }
         let controllers = reader.list("controller.listener.names")?;
         if let Some(of_controller) = bound.iter().find(|listener| {
-            listener.name == "CONTROLLER" || controllers.iter().any(|name| name.eq_ignore_ascii_case(&listener.name))
+            listener.name == "CONTROLLER"
+                || controllers.iter().any(|name| name.eq_ignore_ascii_case(&listener.name))
         }) {
             return Err(ConfigError::inconsistent(
                 "listeners",
@@ -349,7 +350,11 @@ pub(super) fn check_role(reader: &Reader<'_>, role: &str) -> Result<(), ConfigEr
     if roles.iter().all(|configured| *configured == role) {
         return Ok(());
     }
-    Err(ConfigError::invalid("process.roles", &roles.join(","), format!("this process is a {role} and only that")))
+    Err(ConfigError::invalid(
+        "process.roles",
+        &roles.join(","),
+        format!("this process is a {role} and only that"),
+    ))
 }
 
 pub(super) fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError> {
@@ -359,16 +364,17 @@ pub(super) fn log_dirs(reader: &Reader<'_>) -> Result<Vec<PathBuf>, ConfigError>
     }
     let distinct: std::collections::BTreeSet<&str> = dirs.iter().copied().collect();
     if dirs.is_empty() || distinct.len() != dirs.len() {
-        return Err(ConfigError::invalid("log.dirs", &dirs.join(","), "allowed is a list of different directories"));
+        return Err(ConfigError::invalid(
+            "log.dirs",
+            &dirs.join(","),
+            "allowed is a list of different directories",
+        ));
     }
     Ok(dirs.into_iter().map(PathBuf::from).collect())
 }
 
 pub(super) fn metrics_listener(reader: &Reader<'_>) -> Result<Option<HostPort>, ConfigError> {
-    reader
-        .non_empty_text("metrics.listener")?
-        .map(|text| parse_address("metrics.listener", text))
-        .transpose()
+    reader.non_empty_text("metrics.listener")?.map(|text| parse_address("metrics.listener", text)).transpose()
 }
 
 pub(super) fn queued_max_request_bytes(reader: &Reader<'_>) -> Result<i64, ConfigError> {

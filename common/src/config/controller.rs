@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::ids::ControllerId;
 
-use super::broker::{check_role, idle_timeout, log_dirs, metrics_listener, node_id, queued_max_request_bytes};
+use super::broker::{
+    check_role, idle_timeout, log_dirs, metrics_listener, node_id, queued_max_request_bytes,
+};
 use super::broker_keys::BROKER_CONFIGS;
 use super::error::{ConfigError, Warning};
 use super::listener::{
@@ -184,7 +186,8 @@ mod tests {
 
     #[test]
     fn the_contracts_defaults_hold() {
-        let (config, warnings) = with(&[("log.retention.hours", "5"), ("process.roles", "controller")]).unwrap();
+        let (config, warnings) =
+            with(&[("log.retention.hours", "5"), ("process.roles", "controller")]).unwrap();
         assert_eq!(warnings, []);
         assert_eq!(config.quorum_heartbeat_interval_ms, 50);
         assert_eq!(config.quorum_election_timeout_ms, 200);

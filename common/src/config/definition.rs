@@ -6,10 +6,22 @@ use super::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueType {
     Boolean,
-    Short { min: i16, max: i16 },
-    Int { min: i32, max: i32 },
-    Long { min: i64, max: i64 },
-    Double { min: f64, max: f64 },
+    Short {
+        min: i16,
+        max: i16,
+    },
+    Int {
+        min: i32,
+        max: i32,
+    },
+    Long {
+        min: i64,
+        max: i64,
+    },
+    Double {
+        min: f64,
+        max: f64,
+    },
     String,
     /// One of these words.
     OneOf(&'static [&'static str]),
@@ -44,7 +56,9 @@ impl ValueType {
     pub fn allowed(&self) -> String {
         match self {
             ValueType::Boolean => "true or false".to_owned(),
-            ValueType::Short { min, max } => int_range("a 16-bit integer", *min as i64, *max as i64, i16::MAX as i64),
+            ValueType::Short { min, max } => {
+                int_range("a 16-bit integer", *min as i64, *max as i64, i16::MAX as i64)
+            }
             ValueType::Int { min, max } => int_range("an integer", *min as i64, *max as i64, i32::MAX as i64),
             ValueType::Long { min, max } => int_range("a 64-bit integer", *min, *max, i64::MAX),
             ValueType::Double { min, max } if *max == f64::MAX => format!("a number of at least {min}"),
@@ -63,9 +77,15 @@ impl ValueType {
     fn accepts(&self, value: &str) -> bool {
         match self {
             ValueType::Boolean => parse_boolean(value).is_some(),
-            ValueType::Short { min, max } => value.parse().is_ok_and(|number: i16| (*min..=*max).contains(&number)),
-            ValueType::Int { min, max } => value.parse().is_ok_and(|number: i32| (*min..=*max).contains(&number)),
-            ValueType::Long { min, max } => value.parse().is_ok_and(|number: i64| (*min..=*max).contains(&number)),
+            ValueType::Short { min, max } => {
+                value.parse().is_ok_and(|number: i16| (*min..=*max).contains(&number))
+            }
+            ValueType::Int { min, max } => {
+                value.parse().is_ok_and(|number: i32| (*min..=*max).contains(&number))
+            }
+            ValueType::Long { min, max } => {
+                value.parse().is_ok_and(|number: i64| (*min..=*max).contains(&number))
+            }
             ValueType::Double { min, max } => {
                 value.parse().is_ok_and(|number: f64| (*min..=*max).contains(&number))
             }
@@ -191,9 +211,8 @@ pub fn split_list(value: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_throttled_replica(pair: &str) -> bool {
-    pair.split_once(':').is_some_and(|(partition, broker)| {
-        partition.parse::<u32>().is_ok() && broker.parse::<u32>().is_ok()
-    })
+    pair.split_once(':')
+        .is_some_and(|(partition, broker)| partition.parse::<u32>().is_ok() && broker.parse::<u32>().is_ok())
 }
 
 fn int_range(kind: &str, min: i64, max: i64, type_max: i64) -> String {
@@ -264,7 +283,8 @@ mod tests {
             def.validate("0").unwrap_err().to_string(),
             "Invalid value 0 for configuration num.partitions: allowed is an integer of at least 1"
         );
-        let def = ConfigDef::new("remote.storage.enable", ValueType::Boolean, Some("false"), "").only("false");
+        let def =
+            ConfigDef::new("remote.storage.enable", ValueType::Boolean, Some("false"), "").only("false");
         assert_eq!(
             def.validate("True").unwrap_err().to_string(),
             "Invalid value True for configuration remote.storage.enable: not yet supported, allowed is false"

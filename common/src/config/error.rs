@@ -29,7 +29,11 @@ impl ConfigError {
         ConfigError::Invalid { key: key.to_owned(), value: value.to_owned(), allowed: allowed.into() }
     }
 
-    pub(crate) fn inconsistent(key: &str, value: impl fmt::Display, reason: impl Into<String>) -> ConfigError {
+    pub(crate) fn inconsistent(
+        key: &str,
+        value: impl fmt::Display,
+        reason: impl Into<String>,
+    ) -> ConfigError {
         ConfigError::Inconsistent { key: key.to_owned(), value: value.to_string(), reason: reason.into() }
     }
 
@@ -103,7 +107,8 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        let cases = [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)];
+        let cases =
+            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)];
         for (left, right, distance) in cases {
             assert_eq!(edit_distance(left, right), distance, "{left} to {right}");
         }

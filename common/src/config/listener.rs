@@ -145,7 +145,11 @@ pub(super) fn parse_listeners(
         }
         let security_protocol = protocols.protocol(key, &name, item)?;
         if listeners.iter().any(|other| other.name == name) {
-            return Err(ConfigError::inconsistent(key, item, format!("the listener name {name} is used twice")));
+            return Err(ConfigError::inconsistent(
+                key,
+                item,
+                format!("the listener name {name} is used twice"),
+            ));
         }
         let clash = listeners.iter().find(|other| {
             let one_family = other.address.host.contains(':') == address.host.contains(':');
@@ -253,7 +257,9 @@ mod tests {
             assert_eq!(parsed, HostPort::new(host, port));
             assert_eq!(parsed.to_string(), text);
         }
-        for text in ["", "localhost", "::1:9092", "[::1]", "[::1", "[x]:1", "a b:1", "h:65536", "h:+1", "h:", "a/b:1"] {
+        for text in
+            ["", "localhost", "::1:9092", "[::1]", "[::1", "[x]:1", "a b:1", "h:65536", "h:+1", "h:", "a/b:1"]
+        {
             assert!(text.parse::<HostPort>().is_err(), "{text}");
         }
     }
@@ -266,10 +272,10 @@ mod tests {
     fn listeners_have_names_and_protocols() {
         let map = "PLAINTEXT:PLAINTEXT,inner:PLAINTEXT,SSL:SSL";
         let parsed = listeners("PLAINTEXT://:9092, Inner://[::1]:9093", map).unwrap();
-        assert_eq!(parsed.iter().map(ToString::to_string).collect::<Vec<_>>(), [
-            "PLAINTEXT://:9092",
-            "INNER://[::1]:9093"
-        ]);
+        assert_eq!(
+            parsed.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["PLAINTEXT://:9092", "INNER://[::1]:9093"]
+        );
         assert!(listeners("PLAINTEXT://127.0.0.1:1,INNER://[::1]:1", map).is_ok());
         assert!(listeners("PLAINTEXT://:0,INNER://:0", map).is_ok());
         for wrong in [

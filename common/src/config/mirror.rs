@@ -150,16 +150,20 @@ pub struct TopicPropertiesExclude {
 impl TopicPropertiesExclude {
     fn parse(value: &str) -> Result<TopicPropertiesExclude, ConfigError> {
         let invalid = |item: &str, reason: String| {
-            ConfigError::invalid(TOPIC_PROPERTIES_EXCLUDE, item, format!("allowed are regular expressions: {reason}"))
+            ConfigError::invalid(
+                TOPIC_PROPERTIES_EXCLUDE,
+                item,
+                format!("allowed are regular expressions: {reason}"),
+            )
         };
         let mut alternatives = String::new();
         for item in split_list(value) {
             // Each alone, so that no expression can close a group of the whole.
-            compile(item).map_err(|reason| invalid(item, reason))?;
+            build(item).map_err(|reason| invalid(item, reason))?;
             alternatives.push_str(&format!("(?:{item})|"));
         }
         alternatives.push_str(&regex::escape(MIRROR_NAME));
-        let pattern = compile(&alternatives).map_err(|reason| invalid(value, reason))?;
+        let pattern = build(&format!("^(?:{alternatives})$")).map_err(|reason| invalid(value, reason))?;
         Ok(TopicPropertiesExclude { pattern })
     }
 
@@ -169,15 +173,12 @@ impl TopicPropertiesExclude {
     }
 }
 
-fn compile(expression: &str) -> Result<Regex, String> {
-    regex::RegexBuilder::new(&format!("^(?:{expression})$"))
-        .size_limit(MAX_REGEX_BYTES)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
-            // The message shows the expression on several lines; its last one says what is wrong.
-            error => error.to_string().lines().last().unwrap_or_default().trim().to_owned(),
-        })
+fn build(expression: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(expression).size_limit(MAX_REGEX_BYTES).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => "it is too large".to_owned(),
+        // The message shows the expression on several lines; its last one says what is wrong.
+        error => error.to_string().lines().last().unwrap_or_default().trim().to_owned(),
+    })
 }
 
 impl MirrorConfig {

@@ -51,15 +51,17 @@ impl<'a> Reader<'a> {
 
     pub(super) fn text(&self, key: &str) -> Result<&'a str, ConfigError> {
         let missing = |allowed| ConfigError::Missing { key: key.to_owned(), allowed };
-        self.optional_text(key)?
-            .ok_or_else(|| missing(format!("it must be {}", self.def(key).map(|d| d.value_type.allowed()).unwrap_or_default())))
+        self.optional_text(key)?.ok_or_else(|| {
+            missing(format!(
+                "it must be {}",
+                self.def(key).map(|d| d.value_type.allowed()).unwrap_or_default()
+            ))
+        })
     }
 
     pub(super) fn optional_number<N: std::str::FromStr>(&self, key: &str) -> Result<Option<N>, ConfigError> {
         let def = self.def(key)?;
-        self.optional_text(key)?
-            .map(|text| text.parse().map_err(|_| def.invalid(text)))
-            .transpose()
+        self.optional_text(key)?.map(|text| text.parse().map_err(|_| def.invalid(text))).transpose()
     }
 
     pub(super) fn number<N: std::str::FromStr>(&self, key: &str) -> Result<N, ConfigError> {

@@ -18,6 +18,11 @@ pub enum ConfigSource {
 }
 
 impl ConfigSource {
+    /// Set at run time, not in the file.
+    pub fn is_dynamic(self) -> bool {
+        !matches!(self, ConfigSource::StaticBroker | ConfigSource::Default)
+    }
+
     pub fn code(self) -> i8 {
         match self {
             ConfigSource::Topic => 1,
@@ -63,7 +68,10 @@ impl BrokerLevels<'_> {
     /// may come from a version that knew others.
     pub(super) fn synonyms(&self, def: &ConfigDef) -> Vec<Synonym> {
         let levels = [
-            (self.broker.and_then(|values| values.get(def.name)).map(String::as_str), ConfigSource::DynamicBroker),
+            (
+                self.broker.and_then(|values| values.get(def.name)).map(String::as_str),
+                ConfigSource::DynamicBroker,
+            ),
             (
                 self.cluster.and_then(|values| values.get(def.name)).map(String::as_str),
                 ConfigSource::DynamicDefaultBroker,

@@ -83,7 +83,9 @@ fn broker_synonyms(topic_key: &str) -> &'static [(&'static str, Unit)] {
         "delete.retention.ms" => &[("log.cleaner.delete.retention.ms", Unit::Same)],
         "file.delete.delay.ms" => &[("log.segment.delete.delay.ms", Unit::Same)],
         "flush.messages" => &[("log.flush.interval.messages", Unit::Same)],
-        "flush.ms" => &[("log.flush.interval.ms", Unit::Same), ("log.flush.scheduler.interval.ms", Unit::Same)],
+        "flush.ms" => {
+            &[("log.flush.interval.ms", Unit::Same), ("log.flush.scheduler.interval.ms", Unit::Same)]
+        }
         "index.interval.bytes" => &[("log.index.interval.bytes", Unit::Same)],
         "local.retention.bytes" => &[("log.local.retention.bytes", Unit::Same)],
         "local.retention.ms" => &[("log.local.retention.ms", Unit::Same)],
@@ -135,7 +137,8 @@ impl TopicConfigSources<'_> {
     pub fn resolve(&self, def: &ConfigDef) -> Resolved {
         let mut value = None;
         let mut synonyms = Vec::new();
-        let own = self.topic.and_then(|values| values.get(def.name)).filter(|value| def.validate(value).is_ok());
+        let own =
+            self.topic.and_then(|values| values.get(def.name)).filter(|value| def.validate(value).is_ok());
         if let Some(own) = own {
             let own = trimmed(def.value_type, own).to_owned();
             value = Some(own.clone());

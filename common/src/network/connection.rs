@@ -120,7 +120,9 @@ impl<H: Handler> Connection<H> {
         if let Poll::Ready(Some(answered)) = self.pending.poll_next_unpin(context) {
             return Poll::Ready(Event::Reply(answered));
         }
-        if !self.out.is_empty() && !(self.may_read() && self.may_gather() && self.reader.has_frame()) {
+        // With the next request here already, its answer can leave together with these.
+        let gathering = self.may_gather() && self.may_read() && self.reader.has_frame();
+        if !self.out.is_empty() && !gathering {
             return Poll::Ready(Event::Flush);
         }
         if self.reading && self.shutdown.as_mut().poll(context).is_ready() {
@@ -154,10 +156,9 @@ impl<H: Handler> Connection<H> {
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         loop {
             let frame_deadline = if self.reading { self.reader.deadline(&self.limits) } else { None };
-            if let Some(deadline) = frame_deadline {
-                if deadline < self.timer.deadline() {
-                    self.timer.as_mut().reset(deadline);
-                }
+            match frame_deadline {
+                Some(deadline) if deadline < self.timer.deadline() => self.timer.as_mut().reset(deadline),
+                _ => {}
             }
             if self.timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
@@ -242,7 +243,9 @@ impl<H: Handler> Connection<H> {
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                         tracing::debug!("the client has gone: {error}");
                     }
-                    io::ErrorKind::TimedOut => tracing::info!("connection closed: it does not take its answers"),
+                    io::ErrorKind::TimedOut => {
+                        tracing::info!("connection closed: it does not take its answers")
+                    }
                     _ => tracing::warn!("writing an answer failed: {error}"),
                 }
                 self.abandon();

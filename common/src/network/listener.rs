@@ -145,9 +145,8 @@ impl<H: Handler> Drop for Open<'_, H> {
 }
 
 fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        if error.is_panic() {
-            tracing::error!("a connection's task panicked: {error}");
-        }
+    match ended {
+        Err(error) if error.is_panic() => tracing::error!("a connection's task panicked: {error}"),
+        _ => {}
     }
 }

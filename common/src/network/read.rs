@@ -52,8 +52,15 @@ type PermitFuture = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + 
 enum State {
     Length,
     /// The budget is used up: nothing is read meanwhile.
-    Budget { length: usize, permit: PermitFuture },
-    Body { length: usize, body: BytesMut, permit: OwnedSemaphorePermit },
+    Budget {
+        length: usize,
+        permit: PermitFuture,
+    },
+    Body {
+        length: usize,
+        body: BytesMut,
+        permit: OwnedSemaphorePermit,
+    },
 }
 
 pub(super) struct FrameReader {
@@ -98,7 +105,8 @@ impl FrameReader {
         loop {
             match &mut self.state {
                 State::Length => {
-                    let Some(length) = self.head.first_chunk().map(|length| i32::from_be_bytes(*length)) else {
+                    let Some(length) = self.head.first_chunk().map(|length| i32::from_be_bytes(*length))
+                    else {
                         ready!(self.poll_head(context, stream))?;
                         continue;
                     };
@@ -112,7 +120,10 @@ impl FrameReader {
                         Some(permit) => State::body(length, permit),
                         None => {
                             let budget = limits.in_flight_bytes.clone();
-                            State::Budget { length, permit: Box::pin(async move { budget.take(length).await }) }
+                            State::Budget {
+                                length,
+                                permit: Box::pin(async move { budget.take(length).await }),
+                            }
                         }
                     };
                 }
@@ -139,7 +150,9 @@ impl FrameReader {
                         }
                     }
                     self.waiting_since = None;
-                    if let State::Body { body, permit, .. } = std::mem::replace(&mut self.state, State::Length) {
+                    if let State::Body { body, permit, .. } =
+                        std::mem::replace(&mut self.state, State::Length)
+                    {
                         return Poll::Ready(Ok(Frame { body, permit }));
                     }
                 }
@@ -148,7 +161,11 @@ impl FrameReader {
     }
 
     /// Reads at least one more byte into the head.
-    fn poll_head(&mut self, context: &mut Context<'_>, stream: &mut TcpStream) -> Poll<Result<(), ReadError>> {
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        stream: &mut TcpStream,
+    ) -> Poll<Result<(), ReadError>> {
         self.head.reserve(HEAD_BYTES - self.head.len());
         let mut free = (&mut self.head).limit(HEAD_BYTES);
         let read = pin!(stream.read_buf(&mut free)).poll(context);

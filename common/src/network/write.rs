@@ -17,7 +17,11 @@ use tokio::net::TcpStream;
 pub enum Chunk {
     Bytes(Bytes),
     /// A range of a file, sent without a copy where the system can.
-    File { file: Arc<File>, position: u64, length: usize },
+    File {
+        file: Arc<File>,
+        position: u64,
+        length: usize,
+    },
 }
 
 impl Chunk {
@@ -210,5 +214,98 @@ async fn when_writable(
                 return result;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const STALL: Duration = Duration::from_secs(5);
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (listener.accept().await.unwrap().0, client)
+    }
+
+    fn file(content: &[u8]) -> Arc<File> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        Arc::new(file)
+    }
+
+    async fn written(mut chunks: Vec<Chunk>) -> Vec<u8> {
+        let (server, mut client) = pair().await;
+        let writing = tokio::spawn(async move {
+            write_chunks(&server, &mut chunks, STALL).await.unwrap();
+        });
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        writing.await.unwrap();
+        received
+    }
+
+    #[tokio::test]
+    async fn any_mix_of_chunks_arrives_in_order() {
+        let content: Vec<u8> = (0..2_500_000_u32).map(|number| (number % 241) as u8).collect();
+        let file = file(&content);
+        let range = |position: usize, length: usize| Chunk::File {
+            file: file.clone(),
+            position: position as u64,
+            length,
+        };
+        let bytes = |byte: u8, count: usize| Chunk::Bytes(Bytes::from(vec![byte; count]));
+        let mut chunks = vec![range(5, 10), bytes(1, 0), range(0, 0)];
+        // More than one call gathers, and more than a socket takes at once.
+        chunks.extend((0..200).map(|number| bytes(number, usize::from(number) * 100)));
+        chunks.extend([range(0, content.len()), bytes(9, 3 << 20), bytes(8, 1), range(7, 1)]);
+        let mut expected = content[5..15].to_vec();
+        for number in 0..200_u8 {
+            expected.extend(std::iter::repeat_n(number, usize::from(number) * 100));
+        }
+        expected.extend_from_slice(&content);
+        expected.extend(std::iter::repeat_n(9, 3 << 20));
+        expected.extend([8, content[7]]);
+        assert!(written(chunks).await == expected);
+        assert!(written(Vec::new()).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_file_without_sendfile_is_copied() {
+        let content: Vec<u8> = (0..1_000_000_u32).map(|number| (number % 239) as u8).collect();
+        let (server, mut client) = pair().await;
+        let source = file(&content);
+        let writing =
+            tokio::spawn(async move { copy_file(&server, &source, 11, 999_000 - 11, STALL).await.unwrap() });
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        writing.await.unwrap();
+        assert!(received == content[11..999_000]);
+        assert!(cannot_send_file(&Errno::INVAL.into()));
+        assert!(!cannot_send_file(&Errno::PIPE.into()));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_too_short_is_an_error() {
+        let (server, _client) = pair().await;
+        let mut chunks = [Chunk::File { file: file(b"short"), position: 2, length: 4 }];
+        let error = write_chunks(&server, &mut chunks, STALL).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        let error = copy_file(&server, &file(b"short"), 2, 4, STALL).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_takes_nothing_is_an_error() {
+        let (server, _client) = pair().await;
+        let mut chunks = [Chunk::Bytes(Bytes::from(vec![0; 64 << 20]))];
+        let error = write_chunks(&server, &mut chunks, Duration::from_millis(30)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

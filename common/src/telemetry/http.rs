@@ -167,7 +167,10 @@ mod tests {
         let get = async |path: &str| ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
         assert!(get("/livez").await.starts_with("HTTP/1.1 200 OK\r\n"));
         let not_ready = get("/readyz").await;
-        assert!(not_ready.starts_with("HTTP/1.1 503 ") && not_ready.ends_with("\r\n\r\nfenced\n"), "{not_ready}");
+        assert!(
+            not_ready.starts_with("HTTP/1.1 503 ") && not_ready.ends_with("\r\n\r\nfenced\n"),
+            "{not_ready}"
+        );
         ready.store(true, Ordering::SeqCst);
         assert!(get("/readyz").await.starts_with("HTTP/1.1 200 "));
         let metrics = get("/metrics?x=y").await;

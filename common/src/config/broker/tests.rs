@@ -72,13 +72,22 @@ fn wrong_values_are_refused_with_key_value_and_range() {
         (&[("listeners", "SSL://:9093")], "not yet supported"),
         (&[("listeners", "CONTROLLER://:9093")], "no controller listener"),
         (&[("advertised.listeners", "PLAINTEXT://0.0.0.0:1")], "clients cannot connect"),
-        (&[("advertised.listeners", "OTHER://h:1"), ("listener.security.protocol.map", "OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT")], "none of that name"),
+        (
+            &[
+                ("advertised.listeners", "OTHER://h:1"),
+                ("listener.security.protocol.map", "OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT"),
+            ],
+            "none of that name",
+        ),
         (&[("inter.broker.listener.name", "INNER")], "advertised.listeners has none"),
         (&[("queued.max.request.bytes", "1000")], "socket.request.max.bytes"),
         (&[("replica.fetch.wait.max.ms", "40000")], "replica.lag.time.max.ms"),
         (&[("broker.heartbeat.interval.ms", "9000")], "broker.session.timeout.ms"),
         (&[("compression.type", "gzip")], "not yet supported"),
-        (&[("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")], "not yet supported"),
+        (
+            &[("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")],
+            "not yet supported",
+        ),
         (&[("remote.log.storage.system.enable", "true")], "not yet supported"),
         (&[("log.retention.ms", "soon")], "log.retention.ms"),
         (&[("metrics.listener", "9100")], "allowed is host:port"),
@@ -100,7 +109,8 @@ fn dynamic_values_lie_over_the_file_and_leave_static_keys_alone() {
     let values = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
-    let cluster = values(&[("message.max.bytes", "2000"), ("num.replica.fetchers", "3"), ("log.dirs", "/evil")]);
+    let cluster =
+        values(&[("message.max.bytes", "2000"), ("num.replica.fetchers", "3"), ("log.dirs", "/evil")]);
     let broker = values(&[("num.replica.fetchers", "4"), ("min.insync.replicas", "0")]);
     let changed = config.with_dynamic(Some(&broker), Some(&cluster)).unwrap();
     assert_eq!((changed.message_max_bytes, changed.num_replica_fetchers), (2000, 4));

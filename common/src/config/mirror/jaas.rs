@@ -35,7 +35,9 @@ pub(super) fn check(text: &str) -> Result<(), &'static str> {
 }
 
 fn word(text: &str) -> Option<(&str, &str)> {
-    text.trim_start().split_once(|letter: char| letter.is_ascii_whitespace()).filter(|(word, _)| !word.is_empty())
+    text.trim_start()
+        .split_once(|letter: char| letter.is_ascii_whitespace())
+        .filter(|(word, _)| !word.is_empty())
 }
 
 /// The text after a value, which may stand in quotes with escaped ones inside.
@@ -66,7 +68,8 @@ mod tests {
         for good in [
             format!("{plain} required username=\"a\" password=\"b;\\\"c\";"),
             format!("  {plain}\n  required\n username = alice\n password=secret ;\n"),
-            "org.apache.kafka.common.security.scram.ScramLoginModule required password=\"p\" username=\"u\";".to_owned(),
+            "org.apache.kafka.common.security.scram.ScramLoginModule required password=\"p\" username=\"u\";"
+                .to_owned(),
         ] {
             assert_eq!(check(&good), Ok(()), "{good}");
         }

@@ -43,7 +43,10 @@ fn nothing_that_reads_reaches_or_runs_passes() {
     let long = "a".repeat(MAX_VALUE_BYTES + 1);
     assert!(validate_mirror_config("bootstrap.servers", &long).is_err());
     assert!(
-        validate_mirror_config("security.protocol", "SSL").unwrap_err().to_string().contains("not yet supported")
+        validate_mirror_config("security.protocol", "SSL")
+            .unwrap_err()
+            .to_string()
+            .contains("not yet supported")
     );
 }
 

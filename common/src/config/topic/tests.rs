@@ -24,7 +24,8 @@ fn every_default_fits_its_definition_and_agrees_with_its_broker_key() {
 
 #[test]
 fn the_strongest_level_wins() {
-    let file: Properties = [("log.retention.hours", "2"), ("message.max.bytes", "1000")].into_iter().collect();
+    let file: Properties =
+        [("log.retention.hours", "2"), ("message.max.bytes", "1000")].into_iter().collect();
     let cluster = values(&[("log.retention.ms", "3000"), ("message.max.bytes", "2000")]);
     let broker = values(&[("message.max.bytes", "3000")]);
     let topic = values(&[("max.message.bytes", "4000")]);
@@ -44,13 +45,16 @@ fn the_strongest_level_wins() {
     let resolved = sources.resolve(topic_config_def("max.message.bytes").unwrap());
     let places: Vec<(&str, &str, i8)> =
         resolved.synonyms.iter().map(|s| (s.name.as_str(), s.value.as_str(), s.source.code())).collect();
-    assert_eq!(places, [
-        ("max.message.bytes", "4000", 1),
-        ("message.max.bytes", "3000", 2),
-        ("message.max.bytes", "2000", 3),
-        ("message.max.bytes", "1000", 4),
-        ("message.max.bytes", "1048588", 5),
-    ]);
+    assert_eq!(
+        places,
+        [
+            ("max.message.bytes", "4000", 1),
+            ("message.max.bytes", "3000", 2),
+            ("message.max.bytes", "2000", 3),
+            ("message.max.bytes", "1000", 4),
+            ("message.max.bytes", "1048588", 5),
+        ]
+    );
     assert_eq!(resolved.source, ConfigSource::Topic);
 }
 
@@ -85,10 +89,7 @@ fn a_stored_value_that_does_not_fit_counts_as_not_set() {
 #[test]
 fn clients_cannot_set_what_is_unknown_unsupported_or_ours() {
     let message = |key, value| validate_topic_config(key, value).unwrap_err().to_string();
-    assert_eq!(
-        message("retention.m", "1"),
-        "Unknown configuration retention.m; did you mean retention.ms?"
-    );
+    assert_eq!(message("retention.m", "1"), "Unknown configuration retention.m; did you mean retention.ms?");
     assert_eq!(
         message("segment.bytes", "1000"),
         "Invalid value 1000 for configuration segment.bytes: allowed is an integer of at least 1048576"
@@ -107,7 +108,12 @@ fn keys_that_depend_on_one_another_are_checked_together() {
     let file = Properties::new();
     let check = |pairs: &[(&str, &str)]| {
         let topic = values(pairs);
-        validate_topic_configs(&TopicConfigSources { topic: Some(&topic), broker: None, cluster: None, file: &file })
+        validate_topic_configs(&TopicConfigSources {
+            topic: Some(&topic),
+            broker: None,
+            cluster: None,
+            file: &file,
+        })
     };
     assert!(check(&[("min.compaction.lag.ms", "10"), ("max.compaction.lag.ms", "5")]).is_err());
     assert!(check(&[("min.compaction.lag.ms", "5"), ("max.compaction.lag.ms", "10")]).is_ok());
