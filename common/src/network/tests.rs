@@ -302,12 +302,12 @@ async fn connections_above_the_limit_are_closed() {
 
 #[tokio::test]
 async fn idle_connections_end_and_waiting_ones_do_not() {
-    let server = start(Limits { idle_timeout: Duration::from_millis(60), ..Limits::default() }).await;
+    let server = start(Limits { idle_timeout: Duration::from_millis(250), ..Limits::default() }).await;
     let mut idle = server.connect().await;
     let mut waiting = server.connect().await;
     waiting.send(GATED, b"w").await;
     assert!(idle.is_closed().await);
-    tokio::time::sleep(Duration::from_millis(120)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
     server.gate.add_permits(1);
     assert_eq!(waiting.receive_echo().await, b"w");
     assert!(waiting.is_closed().await);
@@ -317,7 +317,7 @@ async fn idle_connections_end_and_waiting_ones_do_not() {
 async fn a_request_that_trickles_is_cut_and_gives_its_memory_back() {
     let budget = InFlightBytes::new(1 << 20);
     let limits = Limits {
-        frame_timeout: Duration::from_millis(50),
+        frame_timeout: Duration::from_millis(300),
         in_flight_bytes: budget.clone(),
         ..Limits::default()
     };
