@@ -1,1 +1,10 @@
+//! Pulling from a leader: what a follower's fetchers do.
 
+pub mod backoff;
+pub mod fetch_state;
+mod fetcher;
+pub mod leader_endpoint;
+pub mod manager;
+pub mod session;
+
+pub use manager::{FetcherConfig, FetcherManager};

@@ -1,0 +1,306 @@
+//! A metadata change becomes true here: logs are made and deleted, cuts applied, roles taken.
+//!
+//! The order matters. What left goes first (a topic's id may come back in the same change). Cuts are
+//! applied, and durable, before a replica fetches or leads under the epoch they raised (decision 10d).
+//! Only then roles change, and fetchers start.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use common::ids::*;
+use common::metadata::local_changes::LocalReplica;
+use common::metadata::record::{ConfigResourceType, LeaderRecoveryState};
+use common::metadata::{LocalChanges, MetadataDelta, MetadataImage};
+use tracing::{error, info, warn};
+
+use super::cut;
+use super::manager::{ReplicaManager, TopicSettings};
+use super::partition::Partition;
+use super::state::{Assignment, ReplicaEffect, ReplicaEvent, ReplicaSettings};
+use crate::fetcher::manager::FetchAssignment;
+use crate::log::{FoundLog, LogError, LogPlacement, PendingCut};
+
+/// More new logs than this are made by several threads.
+const PARALLEL_FROM: usize = 64;
+const CREATE_THREADS: usize = 4;
+
+type SettingsByTopic = HashMap<TopicId, TopicSettings>;
+
+impl ReplicaManager {
+    /// Called by the metadata publisher, in order, from a task of the runtime. Blocks on the disk.
+    pub fn apply_metadata(&self, before: &MetadataImage, delta: &MetadataDelta, after: &Arc<MetadataImage>) {
+        let mut compared = self.applying.lock();
+        if !std::mem::replace(&mut *compared, true) {
+            self.quarantine_strays(after);
+        }
+        let changes = LocalChanges::new(before, delta, after, self.broker_id());
+        self.fetchers.set_image(after.clone());
+        self.remove(&changes.removed);
+
+        let local: Vec<LocalReplica> = changes.leaders.into_iter().chain(changes.followers).collect();
+        let mut settings = SettingsByTopic::new();
+        let hosted = self.host(&local, after, &mut settings);
+        self.update_mirror_facts(delta, after);
+        self.apply_cuts(&hosted);
+        self.context.image.store(after.clone());
+        self.take_roles(hosted);
+        self.update_settings(delta, after, &mut settings);
+    }
+
+    /// At start: a directory of a topic that is gone, or whose id came back, is never live (decision 3).
+    /// One of a topic newer than the image is left alone: this image cannot know of it yet.
+    fn quarantine_strays(&self, image: &MetadataImage) {
+        let is_live = |found: &FoundLog| {
+            if found.topic_record > image.offset {
+                return true;
+            }
+            let is_topic = image
+                .topic_by_id(found.id.topic_id)
+                .is_some_and(|topic| topic.created_at == found.topic_record);
+            let is_replica = image
+                .partition(found.id)
+                .is_some_and(|partition| partition.registration.replicas.contains(&self.broker_id()));
+            is_topic && is_replica
+        };
+        for stray in self.log_manager.quarantine_strays(&is_live) {
+            warn!(topic = %stray.topic, id = %stray.id, "the directory belongs to no topic here: set aside");
+        }
+    }
+
+    fn remove(&self, removed: &[LocalReplica]) {
+        self.fetchers.remove(removed.iter().map(|replica| replica.id));
+        for replica in removed {
+            let partition = self.partitions.write().remove(&replica.id);
+            if let Some(partition) = partition {
+                let mut inner = partition.lock();
+                partition.apply(&mut inner, ReplicaEvent::Removed);
+                // Fetches that still hold it look again, and find it gone.
+                partition.visible_change(&mut inner);
+            }
+            match self.log_manager.delete(replica.id) {
+                Ok(true) => {
+                    info!(topic = %replica.topic.name, partition = replica.id.partition, "log deleted")
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    error!(topic = %replica.topic.name, partition = replica.id.partition, %error, "cannot delete the log")
+                }
+            }
+        }
+    }
+
+    /// Finds or makes the partition of each replica; those whose log cannot be opened are left out.
+    fn host<'a>(
+        &self,
+        local: &'a [LocalReplica],
+        image: &MetadataImage,
+        settings: &mut SettingsByTopic,
+    ) -> Vec<(&'a LocalReplica, Arc<Partition>)> {
+        let mut missing = Vec::new();
+        for replica in local {
+            if self.partition(replica.id).is_none() {
+                let resolved = self.topic_settings(settings, image, replica.topic.id, &replica.topic.name);
+                missing.push((replica, resolved));
+            }
+        }
+        let made = self.make_partitions(&missing);
+        let mut partitions = self.partitions.write();
+        partitions.extend(made.into_iter().map(|partition| (partition.id(), partition)));
+        local.iter().filter_map(|replica| Some((replica, partitions.get(&replica.id)?.clone()))).collect()
+    }
+
+    fn make_partitions(&self, missing: &[(&LocalReplica, TopicSettings)]) -> Vec<Arc<Partition>> {
+        let make = |chunk: &[(&LocalReplica, TopicSettings)]| -> Vec<Arc<Partition>> {
+            let opened = chunk.iter().map(|(replica, settings)| (*replica, self.make(replica, settings)));
+            let logged = opened.filter_map(|(replica, made)| match made {
+                Ok(partition) => Some(partition),
+                Err(error) => {
+                    error!(topic = %replica.topic.name, partition = replica.id.partition, %error, "no log for this replica");
+                    None
+                }
+            });
+            logged.collect()
+        };
+        if missing.len() < PARALLEL_FROM {
+            return make(missing);
+        }
+        std::thread::scope(|scope| {
+            let chunks = missing.chunks(missing.len().div_ceil(CREATE_THREADS));
+            let workers: Vec<_> = chunks.map(|chunk| scope.spawn(move || make(chunk))).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        })
+    }
+
+    fn make(&self, replica: &LocalReplica, settings: &TopicSettings) -> Result<Arc<Partition>, LogError> {
+        let registration = &replica.partition.registration;
+        let place = registration.replicas.iter().position(|broker| *broker == self.broker_id());
+        let directory = place.and_then(|place| registration.directories.get(place)).copied();
+        let placement = LogPlacement {
+            id: replica.id,
+            topic: replica.topic.name.clone(),
+            topic_record: replica.topic.created_at,
+            directory: directory.filter(|directory| !directory.is_zero()),
+            config: settings.log.clone(),
+        };
+        let log = self.log_manager.create(placement, self.context.clock.now_ms())?;
+        let settings = self.replica_settings(settings);
+        Ok(Arc::new(Partition::new(
+            replica.id,
+            replica.topic.name.clone(),
+            log,
+            settings,
+            self.context.clone(),
+        )))
+    }
+
+    /// Before any role: whether clients may write, and whether the epoch cache follows the batches.
+    fn update_mirror_facts(&self, delta: &MetadataDelta, image: &MetadataImage) {
+        let mut touched: BTreeSet<TopicIdPartition> = delta.partitions.clone();
+        for topic in delta.topics_mirror.iter().filter_map(|id| image.topic_by_id(*id)) {
+            let count = topic.partitions.len() as i32;
+            touched.extend((0..count).map(|partition| TopicIdPartition::new(topic.id, partition)));
+        }
+        if delta.everything {
+            touched.extend(self.partitions.read().keys());
+        }
+        for id in touched {
+            let Some(partition) = self.partition(id) else { continue };
+            let Some(topic) = image.topic_by_id(id.topic_id) else { continue };
+            let writable = topic.is_writable(id.partition);
+            partition.set_writable(writable);
+            partition.set_mirroring(!writable);
+        }
+    }
+
+    /// Decision 10d. From the moment a partition is suspended until it has its new role, nothing that was
+    /// asked for under the old epoch is appended.
+    fn apply_cuts(&self, hosted: &[(&LocalReplica, Arc<Partition>)]) {
+        let mut truncate = Vec::new();
+        let mut note = Vec::new();
+        for (replica, partition) in hosted {
+            let cuts = &replica.partition.mirror.cuts;
+            if cuts.is_empty() {
+                continue;
+            }
+            let mut inner = partition.lock();
+            let applied = self.log_manager.applied_cut(replica.id);
+            let directory = inner.log.directory().id();
+            let Some(plan) = cut::plan(cuts, applied, self.broker_id(), directory) else { continue };
+            partition.apply(&mut inner, ReplicaEvent::Suspended);
+            match plan.truncate_to {
+                Some(offset) => {
+                    info!(%partition, %offset, cut = %plan.note,
+                        log_end_offset = %inner.state.log_end_offset(), "applies a cut");
+                    let cut = PendingCut { log: inner.log.clone(), offset, cut: plan.note };
+                    truncate.push((partition, cut));
+                }
+                None => {
+                    info!(%partition, cut = %plan.note, "keeps its tail through a cut");
+                    note.push((replica.id, plan.note));
+                }
+            }
+        }
+        if !note.is_empty()
+            && let Err(error) = self.log_manager.note_cuts(&note)
+        {
+            error!(%error, "cannot note the cuts that were applied");
+            for (id, _) in note {
+                let Some(partition) = self.partition(id) else { continue };
+                partition.fail_storage(&mut partition.lock(), &error);
+            }
+        }
+        let (partitions, cuts): (Vec<_>, Vec<_>) = truncate.into_iter().unzip();
+        let results = if cuts.is_empty() { Vec::new() } else { self.log_manager.apply_cuts(&cuts) };
+        for (partition, result) in partitions.into_iter().zip(results) {
+            let mut inner = partition.lock();
+            match result {
+                Ok(()) => {
+                    let log_end_offset = inner.log.read().log_end_offset();
+                    partition.apply(&mut inner, ReplicaEvent::Truncated { log_end_offset });
+                }
+                Err(error) => partition.fail_storage(&mut inner, &error),
+            }
+        }
+    }
+
+    fn take_roles(&self, hosted: Vec<(&LocalReplica, Arc<Partition>)>) {
+        let now_ms = self.context.clock.now_ms();
+        let mut to_fetch = Vec::new();
+        let mut led = Vec::new();
+        for (replica, partition) in hosted {
+            let registration = &replica.partition.registration;
+            let assignment = Assignment {
+                replicas: registration.replicas.clone(),
+                isr: registration.isr.clone(),
+                leader: registration.leader,
+                leader_epoch: registration.leader_epoch,
+                partition_epoch: registration.partition_epoch,
+                recovering: registration.leader_recovery_state == LeaderRecoveryState::Recovering,
+            };
+            let mut inner = partition.lock();
+            if inner.offline {
+                continue;
+            }
+            let effects = partition.apply(&mut inner, ReplicaEvent::Assigned { assignment, now_ms });
+            drop(inner);
+            for effect in effects {
+                match effect {
+                    ReplicaEffect::Lead { .. } => led.push(replica.id),
+                    ReplicaEffect::Follow { leader, leader_epoch } => {
+                        to_fetch.push(FetchAssignment { partition: partition.clone(), leader, leader_epoch })
+                    }
+                    _ => {}
+                }
+            }
+        }
+        self.fetchers.remove(led);
+        self.fetchers.assign(to_fetch);
+    }
+
+    /// Configs of topics and brokers that changed; what is new has its configs already.
+    fn update_settings(&self, delta: &MetadataDelta, image: &MetadataImage, settings: &mut SettingsByTopic) {
+        let brokers_changed = delta.everything
+            || delta.configs.iter().any(|resource| resource.resource_type == ConfigResourceType::Broker);
+        let topics: Vec<TopicId> = if brokers_changed {
+            let hosted: BTreeSet<TopicId> = self.partitions.read().keys().map(|id| id.topic_id).collect();
+            hosted.into_iter().collect()
+        } else {
+            let changed =
+                delta.configs.iter().filter(|resource| resource.resource_type == ConfigResourceType::Topic);
+            changed.filter_map(|resource| image.topic(&resource.name)).map(|topic| topic.id).collect()
+        };
+        for topic in topics.iter().filter_map(|id| image.topic_by_id(*id)) {
+            let resolved = self.topic_settings(settings, image, topic.id, &topic.name);
+            for index in 0..topic.partitions.len() as i32 {
+                let Some(partition) = self.partition(TopicIdPartition::new(topic.id, index)) else {
+                    continue;
+                };
+                let mut inner = partition.lock();
+                let changed = **inner.log.read().config() != *resolved.log;
+                if changed {
+                    inner.log.write().update_config(resolved.log.clone());
+                }
+                let event = ReplicaEvent::SettingsChanged(self.replica_settings(&resolved));
+                partition.apply(&mut inner, event);
+            }
+        }
+    }
+
+    fn topic_settings(
+        &self,
+        settings: &mut SettingsByTopic,
+        image: &MetadataImage,
+        id: TopicId,
+        name: &str,
+    ) -> TopicSettings {
+        let resolve = || (self.context.config.topic_settings)(image, name);
+        settings.entry(id).or_insert_with(resolve).clone()
+    }
+
+    fn replica_settings(&self, settings: &TopicSettings) -> ReplicaSettings {
+        ReplicaSettings {
+            min_insync_replicas: settings.min_insync_replicas,
+            lag_time_max_ms: self.context.config.replica_lag_time_max_ms,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What replicas do by the clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{error, warn};
+
+use super::manager::ReplicaManager;
+use super::state::ReplicaEvent;
+
+/// Lag, unanswered proposals. Kafka checks lag at half of `replica.lag.time.max.ms`; a shorter interval
+/// lets a high watermark that waited for a joiner go on (see `state::leader`).
+const TICK: Duration = Duration::from_secs(1);
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
+
+impl ReplicaManager {
+    /// Starts the periodic work; ends with `shutdown`.
+    pub fn start(self: &Arc<Self>) {
+        let config = &self.context.config;
+        self.every("replica-tick", TICK, false, |manager| manager.tick());
+        self.every("replica-checkpoint", config.checkpoint_interval, true, |manager| {
+            manager.log_manager.checkpoint(manager.context.clock.now_ms());
+        });
+        self.every("log-retention", config.retention_check_interval, true, |manager| {
+            manager.log_manager.maintain(manager.context.clock.now_ms());
+            manager.notice_log_starts();
+        });
+    }
+
+    fn every(
+        self: &Arc<Self>,
+        name: &'static str,
+        period: Duration,
+        blocking: bool,
+        work: fn(&ReplicaManager),
+    ) {
+        let manager = Arc::downgrade(self);
+        let token = self.tasks.shutdown_token();
+        self.tasks.spawn(name, async move {
+            let mut ticks = interval(period.max(Duration::from_millis(10)));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks.tick().await;
+            while token.run_until_cancelled(ticks.tick()).await.is_some() {
+                let Some(manager) = manager.upgrade() else { return };
+                if blocking {
+                    if let Err(error) = tokio::task::spawn_blocking(move || work(&manager)).await {
+                        error!(task = name, %error, "periodic work failed");
+                    }
+                } else {
+                    work(&manager);
+                }
+            }
+        });
+    }
+
+    /// Only leaders with followers have anything to look at.
+    fn tick(&self) {
+        let now_ms = self.context.clock.now_ms();
+        for partition in self.partitions() {
+            let mut inner = partition.lock();
+            let looks =
+                inner.state.leader().is_some_and(|leader| leader.has_followers() || leader.is_recovering());
+            if looks {
+                partition.apply(&mut inner, ReplicaEvent::LagCheck { now_ms });
+            }
+        }
+        if let Some(batch) = self.context.isr_queue.tick() {
+            self.context.deps.alter_partition(batch);
+        }
+    }
+
+    /// Retention raised log starts behind the partitions' backs.
+    fn notice_log_starts(&self) {
+        for partition in self.partitions() {
+            let mut inner = partition.lock();
+            let log_start_offset = inner.log.read().log_start_offset();
+            partition.apply(&mut inner, ReplicaEvent::LogStartRaised { log_start_offset });
+        }
+    }
+
+    /// Stops fetching and the periodic work, flushes everything, leaves clean-shutdown files.
+    pub async fn shutdown(&self) {
+        let late = self.tasks.shutdown(SHUTDOWN_DEADLINE).await;
+        if !late.is_empty() {
+            warn!(?late, "replica tasks were aborted");
+        }
+        let log_manager = self.log_manager.clone();
+        let broker_epoch = self.context.own_broker_epoch(self.context.local);
+        match tokio::task::spawn_blocking(move || log_manager.close(broker_epoch)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                error!(%error, "logs were not closed cleanly; the next start recovers their tails")
+            }
+            Err(error) => error!(%error, "closing the logs failed"),
+        }
+    }
+}
