@@ -87,6 +87,17 @@ number! {
     ProducerEpoch(i16)
 }
 
+impl Default for Term {
+    fn default() -> Self {
+        Term::ZERO
+    }
+}
+
+impl Term {
+    /// Before the first leader.
+    pub const ZERO: Term = Term(0);
+}
+
 impl Offset {
     pub const ZERO: Offset = Offset(0);
 
@@ -108,6 +119,12 @@ impl LeaderEpoch {
 impl PartitionEpoch {
     pub fn next(self) -> PartitionEpoch {
         PartitionEpoch(self.0 + 1)
+    }
+}
+
+impl Default for MetadataOffset {
+    fn default() -> Self {
+        MetadataOffset::ZERO
     }
 }
 

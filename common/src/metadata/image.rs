@@ -64,18 +64,6 @@ pub struct MirrorImage {
     pub source_cluster_id: Option<String>,
 }
 
-impl Default for MetadataOffset {
-    fn default() -> Self {
-        MetadataOffset::ZERO
-    }
-}
-
-impl Default for Term {
-    fn default() -> Self {
-        Term(0)
-    }
-}
-
 impl MetadataImage {
     /// Configs set on a resource; `None` where nothing is set.
     pub fn config(&self, resource_type: ConfigResourceType, name: &str) -> Option<&Arc<ConfigMap>> {

@@ -218,7 +218,9 @@ pub enum MetadataRecord {
         mirror: PartitionMirror,
     },
     /// Snapshots only: a mirror with the offset of its creation.
-    MirrorSnapshot { mirror: MirrorImage },
+    MirrorSnapshot {
+        mirror: MirrorImage,
+    },
     /// Snapshots only: a broker's registration with its epoch.
     BrokerSnapshot {
         broker_id: BrokerId,

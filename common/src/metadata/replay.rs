@@ -127,8 +127,7 @@ impl MetadataImage {
                 if self.mirrors.contains_key(name) {
                     return Err(format!("mirror {name} exists"));
                 }
-                let mirror =
-                    MirrorImage { name: name.clone(), created_at: offset, source_cluster_id: None };
+                let mirror = MirrorImage { name: name.clone(), created_at: offset, source_cluster_id: None };
                 self.mirrors.insert(name.clone(), Arc::new(mirror));
                 delta.mirrors.insert(name.clone());
             }
@@ -154,7 +153,14 @@ impl MetadataImage {
                 let id = TopicIdPartition::new(*topic_id, *partition);
                 self.change_partition(id, delta, |image| image.apply_cut(offset, record))?;
             }
-            R::Release { topic_id, partition, association, offset: end, source_cluster_id, checked_cut_id } => {
+            R::Release {
+                topic_id,
+                partition,
+                association,
+                offset: end,
+                source_cluster_id,
+                checked_cut_id,
+            } => {
                 let id = TopicIdPartition::new(*topic_id, *partition);
                 self.change_partition(id, delta, |image| {
                     let preparing_cut = image.mirror.preparing_cut.as_ref().map(|cut| cut.id);
@@ -209,10 +215,7 @@ impl MetadataImage {
     ) -> Result<&Arc<BrokerRegistration>, String> {
         let broker = self.brokers.get(&broker_id).ok_or_else(|| format!("no broker {broker_id}"))?;
         if broker.broker_epoch != broker_epoch {
-            return Err(format!(
-                "broker {broker_id} has epoch {}, not {broker_epoch}",
-                broker.broker_epoch
-            ));
+            return Err(format!("broker {broker_id} has epoch {}, not {broker_epoch}", broker.broker_epoch));
         }
         Ok(broker)
     }
@@ -243,8 +246,7 @@ impl MetadataImage {
     fn replay_remove_topic(&mut self, topic_id: TopicId, delta: &mut MetadataDelta) -> Result<(), String> {
         let topic = self.topics.by_id.remove(&topic_id).ok_or_else(|| format!("no topic {topic_id}"))?;
         self.topics.by_name.remove(&topic.name);
-        let resource =
-            ConfigResource { resource_type: ConfigResourceType::Topic, name: topic.name.clone() };
+        let resource = ConfigResource { resource_type: ConfigResourceType::Topic, name: topic.name.clone() };
         if self.configs.remove(&resource).is_some() {
             delta.configs.insert(resource);
         }
@@ -268,16 +270,18 @@ impl MetadataImage {
         registration: &PartitionRegistration,
         delta: &mut MetadataDelta,
     ) -> Result<(), String> {
-        if let Some((leader, epoch)) = self.topics.deleted_epochs.get(&topic_id) {
-            if registration.leader_epoch <= *leader || registration.partition_epoch <= *epoch {
-                return Err(format!(
-                    "partition {partition} of the returned topic id {topic_id} must start above leader epoch \
-                     {leader} and partition epoch {epoch}"
-                ));
-            }
+        if let Some((leader, epoch)) = self.topics.deleted_epochs.get(&topic_id)
+            && (registration.leader_epoch <= *leader || registration.partition_epoch <= *epoch)
+        {
+            return Err(format!(
+                "partition {partition} of the returned topic id {topic_id} must start above leader epoch \
+                 {leader} and partition epoch {epoch}"
+            ));
         }
         if registration.replicas.len() != registration.directories.len() {
-            return Err(format!("partition {partition} of {topic_id} has a directory list of another length"));
+            return Err(format!(
+                "partition {partition} of {topic_id} has a directory list of another length"
+            ));
         }
         self.change_topic(topic_id, |topic| {
             if usize::try_from(partition) != Ok(topic.partitions.len()) {
@@ -285,17 +289,17 @@ impl MetadataImage {
             }
             let mut mirror = PartitionMirror::default();
             // Decision 14: a partition added to a released topic has no source, and is writable.
-            if let Some(association) = topic.released_association() {
-                if topic.created_at < offset {
-                    mirror.release = Some(Release {
-                        association,
-                        offset: None,
-                        source_cluster_id: String::new(),
-                        checked_cut_id: -1,
-                        released_at: offset,
-                        preparing_cut: None,
-                    });
-                }
+            if let Some(association) = topic.released_association()
+                && topic.created_at < offset
+            {
+                mirror.release = Some(Release {
+                    association,
+                    offset: None,
+                    source_cluster_id: String::new(),
+                    checked_cut_id: -1,
+                    released_at: offset,
+                    preparing_cut: None,
+                });
             }
             let image = PartitionImage { registration: registration.clone(), mirror };
             topic.partitions.push_back(Arc::new(image));

@@ -120,11 +120,11 @@ fn records(image: &MetadataImage) -> Vec<MetadataRecord> {
             // is restated without its suffix first, as replay wants it.
             let is_mirror_name = resource.resource_type == ConfigResourceType::Topic
                 && key == crate::mirror_state::MIRROR_NAME_CONFIG;
-            if let Some(name) = value.strip_suffix(crate::mirror_state::REMOVED_SUFFIX) {
-                if is_mirror_name {
-                    let value = Some(name.to_owned());
-                    out.push(R::Config { resource: resource.clone(), key: key.clone(), value });
-                }
+            if let Some(name) = value.strip_suffix(crate::mirror_state::REMOVED_SUFFIX)
+                && is_mirror_name
+            {
+                let value = Some(name.to_owned());
+                out.push(R::Config { resource: resource.clone(), key: key.clone(), value });
             }
             let value = Some(value.clone());
             out.push(R::Config { resource: resource.clone(), key: key.clone(), value });

@@ -244,7 +244,10 @@ fn a_returned_topic_id_starts_above_the_epochs_it_had() {
 fn leader_epoch_rises_with_each_leader_and_never_falls() {
     let mut now = registration(5);
     now.apply(&PartitionChange { leader: Some(None), ..Default::default() });
-    assert_eq!((now.leader, now.leader_epoch, now.partition_epoch), (None, LeaderEpoch(6), PartitionEpoch(6)));
+    assert_eq!(
+        (now.leader, now.leader_epoch, now.partition_epoch),
+        (None, LeaderEpoch(6), PartitionEpoch(6))
+    );
     now.apply(&PartitionChange { isr: Some(vec![]), ..Default::default() });
     assert_eq!((now.leader_epoch, now.partition_epoch), (LeaderEpoch(6), PartitionEpoch(7)));
     now.apply(&PartitionChange { leader_epoch: Some(LeaderEpoch(2)), ..Default::default() });
@@ -349,7 +352,8 @@ fn random_request(image: &MetadataImage, op: u8, seed: u8, number: i64) -> Vec<M
         key: key.to_owned(),
         value,
     };
-    let above = image.topics.deleted_epochs.get(&id).map_or(0, |(leader, partition)| leader.0.max(partition.0) + 1);
+    let above =
+        image.topics.deleted_epochs.get(&id).map_or(0, |(leader, partition)| leader.0.max(partition.0) + 1);
     match op {
         0 | 1 => vec![
             MetadataRecord::Topic { topic_id: id, name: name.clone() },
