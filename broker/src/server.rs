@@ -1,7 +1,6 @@
 //! The composition root: opens what is on disk, starts the parts in the order in which they need each
 //! other, and stops them in reverse.
 
-mod clean_shutdown;
 mod endpoints;
 mod metrics;
 mod replica_controller;
@@ -56,8 +55,6 @@ pub enum StartError {
     Storage(#[from] StorageError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: String, source: io::Error },
-    #[error("{}: {source}", path.display())]
-    Directory { path: PathBuf, source: io::Error },
     #[error("cannot open the logs: {0}")]
     Logs(#[from] LogError),
     #[error("controller.quorum.voters: {0}")]
@@ -82,8 +79,6 @@ pub struct BrokerServer {
     listeners: TaskGroup,
     control: TaskGroup,
     http: TaskGroup,
-    /// Where the clean shutdown is noted.
-    first_directory: PathBuf,
     _locks: Vec<DirectoryLock>,
 }
 
@@ -161,7 +156,6 @@ impl BrokerServer {
             listeners,
             control,
             http,
-            first_directory: storage.first_directory,
             _locks: storage.locks,
         })
     }
@@ -194,8 +188,7 @@ impl BrokerServer {
 
     /// Moves leaderships away, then stops everything in the reverse order of its start.
     pub async fn shutdown(self) {
-        let broker_epoch = self.channel.broker_epoch();
-        let is_registered = broker_epoch != BrokerEpoch(-1);
+        let is_registered = self.channel.broker_epoch() != BrokerEpoch(-1);
         if self.controlled_shutdown_enable && is_registered && !self.control.shutdown_token().is_cancelled() {
             info!("controlled shutdown: asking the controller to move leaderships");
             if !self.controlled_shutdown.run(CONTROLLED_SHUTDOWN_TIMEOUT).await {
@@ -205,9 +198,6 @@ impl BrokerServer {
         self.listeners.shutdown(TASK_TIMEOUT).await;
         self.control.shutdown(TASK_TIMEOUT).await;
         self.replicas.shutdown().await;
-        if is_registered && let Err(error) = clean_shutdown::leave(&self.first_directory, broker_epoch) {
-            warn!(%error, "clean shutdown not noted, the next start counts as after a crash");
-        }
         self.http.shutdown(TASK_TIMEOUT).await;
         info!("stopped");
     }
@@ -284,16 +274,11 @@ async fn open_logs(config: &Arc<BrokerConfig>, storage: &Storage) -> Result<Logs
             let _ = failures.send(format!("{}: {error}", directory.path().display()));
         }),
     };
-    let first_directory = storage.first_directory.clone();
     spawn_blocking(move || {
-        // Taken before the logs are opened: whatever happens from here on, this run was not clean.
-        let left = clean_shutdown::take(&first_directory)
-            .map_err(|source| StartError::Directory { path: first_directory, source })?;
         let manager = LogManager::open(manager_config, SystemClock::new().now_ms())?;
-        let clean = manager.was_clean_shutdown();
         Ok(Logs {
+            previous_broker_epoch: manager.previous_broker_epoch().unwrap_or(BrokerEpoch(-1)),
             manager: Arc::new(manager),
-            previous_broker_epoch: left.filter(|_| clean).unwrap_or(BrokerEpoch(-1)),
             failed_directories,
         })
     })

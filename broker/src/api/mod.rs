@@ -8,13 +8,21 @@ pub mod admin;
 pub mod api_versions;
 mod authorized_operations;
 pub mod context;
+mod current_leader;
+pub mod delete_records;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_log_dirs;
+pub mod describe_producers;
 pub mod describe_topic_partitions;
 pub mod error;
+pub mod fetch;
 pub mod init_producer_id;
 pub mod list_config_resources;
+pub mod list_offsets;
 pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod produce;
 pub mod topic_names;
 
 use std::future::Future;
@@ -128,6 +136,10 @@ async fn dispatch(
     spec: &'static ApiSpec,
     body: BytesMut,
 ) -> Reply {
+    if spec.key == ApiKey::Produce {
+        // Its batches are patched where they lie in the frame.
+        return produce::handle(&broker.replicas, context, body).await;
+    }
     if spec.forwarded {
         return forwarded(broker, context, spec, body.freeze()).await;
     }
@@ -135,7 +147,18 @@ async fn dispatch(
         Ok(request) => request,
         Err(reason) => return malformed(context, spec, &reason),
     };
+    let replicas = &broker.replicas;
     match request {
+        Request::Fetch(request) => fetch::handle(replicas, context, request).await,
+        Request::ListOffsets(request) => {
+            send(context, list_offsets::handle(replicas, &request, context.version()))
+        }
+        Request::OffsetForLeaderEpoch(request) => {
+            send(context, offset_for_leader_epoch::handle(replicas, &request))
+        }
+        Request::DeleteRecords(request) => send(context, delete_records::handle(replicas, &request).await),
+        Request::DescribeLogDirs(request) => send(context, describe_log_dirs::handle(replicas, &request)),
+        Request::DescribeProducers(request) => send(context, describe_producers::handle(replicas, &request)),
         Request::ApiVersions(request) => answer_api_versions(broker, context, &request),
         Request::Metadata(request) => {
             if broker.config.current().auto_create_topics_enable {
