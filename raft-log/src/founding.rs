@@ -75,7 +75,9 @@ impl Founding {
     /// Asks all listed voters at once; one that is silent does not hold up the others.
     async fn ask(&self) -> BTreeMap<u64, Result<ProbeAnswer, String>> {
         let mut probes = JoinSet::new();
-        for (node_id, address) in self.voters.iter().filter(|(node_id, _)| *node_id != self.me.node_id).cloned() {
+        for (node_id, address) in
+            self.voters.iter().filter(|(node_id, _)| *node_id != self.me.node_id).cloned()
+        {
             let peers = self.peers.clone();
             probes.spawn(async move { (node_id, probe(&peers, &address).await) });
         }
@@ -95,13 +97,13 @@ impl Founding {
             })
             .collect();
         match self.raft.initialize(members).await {
-            Ok(()) => {}
+            // The election has begun with it.
+            Ok(()) => tracing::info!(voters = voters.len(), "quorum founded"),
             // A vote or a log has come meanwhile: there is a quorum.
-            Err(RaftError::APIError(InitializeError::<TypeConfig>::NotAllowed(_))) => return Ok(()),
+            Err(RaftError::APIError(InitializeError::<TypeConfig>::NotAllowed(_))) => {}
             Err(error) => return Err(error.to_string()),
         }
-        tracing::info!(voters = voters.len(), "quorum founded");
-        self.raft.trigger().elect(false).await.map_err(|error| error.to_string())
+        Ok(())
     }
 }
 
@@ -185,7 +187,10 @@ mod tests {
         assert_eq!(step(1, &[], &[says(2, false, &[]), says(3, false, &[])]), Step::Persist(all.to_vec()));
         assert_eq!(step(3, &[], &[says(1, false, &all), says(2, false, &[])]), Step::Persist(all.to_vec()));
         assert!(matches!(step(1, &all, &[says(2, false, &all), says(3, false, &[])]), Step::Wait(_)));
-        assert_eq!(step(1, &all, &[says(2, false, &all), says(3, false, &all)]), Step::Initialise(all.to_vec()));
+        assert_eq!(
+            step(1, &all, &[says(2, false, &all), says(3, false, &all)]),
+            Step::Initialise(all.to_vec())
+        );
         assert!(matches!(step(2, &all, &[says(1, false, &all), says(3, false, &all)]), Step::Wait(_)));
     }
 

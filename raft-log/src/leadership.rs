@@ -31,8 +31,10 @@ pub(crate) async fn follow(
         let now = {
             let metrics = server.borrow_and_update();
             let term = metrics.vote.leader_id.term();
-            let is_leader = metrics.state == ServerState::Leader && metrics.current_leader == Some(metrics.id);
-            let applied_term = applied.borrow_and_update().as_ref().map(|log_id| *log_id.committed_leader_id().clone());
+            let is_leader =
+                metrics.state == ServerState::Leader && metrics.current_leader == Some(metrics.id);
+            let applied_term =
+                applied.borrow_and_update().as_ref().map(|log_id| **log_id.committed_leader_id());
             let ready = is_leader && applied_term == Some(term);
             Leadership { term, leader: metrics.current_leader, is_leader, ready }
         };

@@ -28,12 +28,14 @@ use crate::status::{self, QuorumStatus};
 use crate::store::Store;
 use crate::type_config::{Payload, Raft, TypeConfig};
 
-/// Of entries that are in the snapshot, this share of a snapshot's interval stays, so that a voter
-/// that was away for a moment needs no snapshot.
-const KEPT_SHARE: u64 = 2;
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Of the entries that are in the snapshot, an interval's worth divided by this stays in the log, so that
+/// a voter that was away for a moment needs no snapshot.
+const KEPT_DIVISOR: u64 = 2;
+const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(250);
+const SNAPSHOT_ATTEMPTS: u32 = 120;
 
-/// A voter's replicated log. Clones share it.
+/// A voter's replicated log. Clones share it. It ends by [`RaftLog::shutdown`], not by being dropped:
+/// the consensus works on tasks of its own.
 #[derive(Clone)]
 pub struct RaftLog {
     inner: Arc<Inner>,
@@ -50,6 +52,7 @@ struct Inner {
     appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
     leadership: watch::Receiver<Leadership>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    running: Mutex<Option<watch::Sender<()>>>,
 }
 
 struct Append {
@@ -101,11 +104,13 @@ impl RaftLog {
             };
             tasks.push(tokio::spawn(founding.run()));
         }
+        let (running_sender, running) = watch::channel(());
         let service = server::quorum_server(
             identity,
             raft.clone(),
             store.clone(),
             snapshots,
+            running,
             config.max_payload_bytes,
         );
         Ok(RaftLog {
@@ -120,6 +125,7 @@ impl RaftLog {
                 appends: Mutex::new(Some(appends)),
                 leadership,
                 tasks: Mutex::new(tasks),
+                running: Mutex::new(Some(running_sender)),
             }),
         })
     }
@@ -185,7 +191,9 @@ impl RaftLog {
             Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
                 Err(ReadIndexError::NotLeader { leader: forward.leader_id })
             }
-            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => Err(ReadIndexError::NoQuorum),
+            Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
+                Err(ReadIndexError::NoQuorum)
+            }
             Err(RaftError::Fatal(_)) => Err(ReadIndexError::Shutdown),
         }
     }
@@ -198,10 +206,15 @@ impl RaftLog {
     pub async fn snapshot_now(&self) -> Result<(), RaftLogError> {
         let raft = &self.inner.raft;
         let target = raft.metrics().borrow_watched().last_applied;
-        raft.trigger().snapshot().await.map_err(|_| RaftLogError::Shutdown)?;
-        let wait = raft.wait(Some(SNAPSHOT_TIMEOUT));
-        let taken = wait.metrics(|metrics| metrics.snapshot >= target, "snapshot").await;
-        taken.map(drop).map_err(|_| RaftLogError::TimedOut)
+        // A request is ignored while a snapshot of an earlier state is being written: ask again.
+        for _ in 0..SNAPSHOT_ATTEMPTS {
+            raft.trigger().snapshot().await.map_err(|_| RaftLogError::Shutdown)?;
+            let wait = raft.wait(Some(SNAPSHOT_PATIENCE));
+            if wait.metrics(|metrics| metrics.snapshot >= target, "snapshot").await.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(RaftLogError::TimedOut)
     }
 
     /// Hands leadership to another voter, as before a controlled shutdown.
@@ -248,6 +261,7 @@ impl RaftLog {
         if let Err(error) = inner.raft.shutdown().await {
             tracing::error!(%error, "the consensus did not end well");
         }
+        drop(inner.running.lock().take());
         let tasks = std::mem::take(&mut *inner.tasks.lock());
         for (number, task) in tasks.into_iter().enumerate() {
             // The first tells the listener of the lost leadership and then ends by itself.
@@ -307,6 +321,11 @@ async fn elect_if_alone(raft: &Raft, me: VoterId) {
 }
 
 fn raft_config(config: &RaftLogConfig) -> Result<Config, OpenError> {
+    let mut node_ids: Vec<u64> = config.voters.iter().map(|(node_id, _)| *node_id).collect();
+    node_ids.sort_unstable();
+    if node_ids.is_empty() || node_ids.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(OpenError::Config("the list of voters is empty or names a node twice".into()));
+    }
     let every = config.snapshot_every_entries.max(1);
     let raft = Config {
         cluster_name: config.cluster_id.clone(),
@@ -315,7 +334,7 @@ fn raft_config(config: &RaftLogConfig) -> Result<Config, OpenError> {
         election_timeout_max: config.election_timeout_ms.saturating_mul(2),
         install_snapshot_timeout: 30_000,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(every),
-        max_in_snapshot_log_to_keep: every / KEPT_SHARE,
+        max_in_snapshot_log_to_keep: every / KEPT_DIVISOR,
         replication_lag_threshold: every.saturating_mul(2),
         enable_pre_vote: Some(true),
         // After a stop of all nodes a restored leader could re-use indices of acknowledged entries.

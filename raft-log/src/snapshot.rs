@@ -156,7 +156,8 @@ pub(crate) fn read(file: &File) -> io::Result<(SnapshotMeta, Vec<u8>)> {
     let meta_length = u32::from_be_bytes(meta_length) as usize;
     let data_length = u64::from_be_bytes(data_length);
     // Lengths are believed only where the file really is that long.
-    let whole = (HEADER_BYTES as u64).checked_add(meta_length as u64).and_then(|sum| sum.checked_add(data_length));
+    let whole =
+        (HEADER_BYTES as u64).checked_add(meta_length as u64).and_then(|sum| sum.checked_add(data_length));
     if meta_length > META_LIMIT_BYTES || whole != Some(length) {
         return Err(invalid("it is cut off"));
     }

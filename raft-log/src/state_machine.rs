@@ -64,7 +64,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        let meta = SnapshotMeta { last_log_id: *self.applied.borrow(), last_membership: self.membership.clone() };
+        let meta =
+            SnapshotMeta { last_log_id: *self.applied.borrow(), last_membership: self.membership.clone() };
         // Taken between two commits; encoded and written while further ones are applied.
         let work = self.gate.call(|listener| listener.snapshot_work());
         SnapshotBuilder { snapshots: self.snapshots.clone(), meta, work: Mutex::new(work) }
@@ -93,7 +94,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<alias::SnapshotOf<TypeConfig, SnapshotFile>>> {
+    async fn get_current_snapshot(
+        &mut self,
+    ) -> io::Result<Option<alias::SnapshotOf<TypeConfig, SnapshotFile>>> {
         Ok(self.snapshots.current().map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 }

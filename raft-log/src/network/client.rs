@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, Stream, StreamExt as _};
+use openraft::OptionalSend;
 use openraft::alias;
 use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::impls::BasicNode;
 use openraft::network::{
-    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption, RaftNetworkFactory,
+    Backoff, NetBackoff, NetSnapshot, NetStreamAppend, NetTransferLeader, NetVote, RPCOption,
+    RaftNetworkFactory,
 };
 use openraft::raft::{
-    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use openraft::OptionalSend;
 use parking_lot::Mutex;
 use protocol::proto::raft as wire;
 use protocol::proto::raft::raft_client::RaftClient;
@@ -73,7 +74,11 @@ impl Peers {
     }
 
     /// An address that is none gives an error at each call, as an unreachable peer does.
-    pub fn client(&self, address: &str, purpose: Use) -> Result<RaftClient<Channel>, tonic::transport::Error> {
+    pub fn client(
+        &self,
+        address: &str,
+        purpose: Use,
+    ) -> Result<RaftClient<Channel>, tonic::transport::Error> {
         let mut channels = self.channels.lock();
         let key = (address.to_owned(), purpose);
         let channel = match channels.get(&key) {
@@ -164,7 +169,8 @@ impl Peer {
         patience: Duration,
         answer: impl Future<Output = Result<tonic::Response<wire::Answer>, tonic::Status>>,
     ) -> Result<T, Failure> {
-        let answer = tokio::time::timeout(patience, answer).await.map_err(|_| self.failed("no answer in time"))?;
+        let answer =
+            tokio::time::timeout(patience, answer).await.map_err(|_| self.failed("no answer in time"))?;
         let answer = answer.map_err(|status| self.refused(&status))?.into_inner();
         decode(&answer.body).map_err(|error| self.failed(error))
     }
@@ -208,7 +214,10 @@ impl NetStreamAppend<TypeConfig> for Peer {
         _option: RPCOption,
     ) -> BoxFuture<
         's,
-        Result<BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>>, RPCError<TypeConfig>>,
+        Result<
+            BoxStream<'s, Result<StreamAppendResult<TypeConfig>, RPCError<TypeConfig>>>,
+            RPCError<TypeConfig>,
+        >,
     >
     where
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
@@ -219,10 +228,12 @@ impl NetStreamAppend<TypeConfig> for Peer {
             // stream, which openraft then opens anew.
             let mut header = Some(self.header());
             let calls = input.map(move |request| {
-                let body = encode(&request).inspect_err(|error| tracing::error!(%error, "append not encoded"));
+                let body =
+                    encode(&request).inspect_err(|error| tracing::error!(%error, "append not encoded"));
                 body.ok().map(|body| wire::Call { header: header.take(), body })
             });
-            let calls = calls.take_while(|call| std::future::ready(call.is_some())).filter_map(std::future::ready);
+            let calls =
+                calls.take_while(|call| std::future::ready(call.is_some())).filter_map(std::future::ready);
             let answers = tokio::time::timeout(STREAM_TIMEOUT, client.stream_append(calls))
                 .await
                 .map_err(|_| self.failed("no answer in time"))?
@@ -262,7 +273,10 @@ impl NetSnapshot<TypeConfig> for Peer {
 }
 
 /// The file in chunks. A file that cannot be read ends the stream early, which the receiver notices.
-fn file_chunks(file: tokio::fs::File, length: u64) -> impl Stream<Item = wire::SnapshotChunk> + Send + 'static {
+fn file_chunks(
+    file: tokio::fs::File,
+    length: u64,
+) -> impl Stream<Item = wire::SnapshotChunk> + Send + 'static {
     // Positions are kept here: clones of a handle share one cursor, and a snapshot may be on its way
     // to two voters.
     stream::unfold((file, 0u64), move |(mut file, position)| async move {
@@ -294,7 +308,8 @@ fn file_chunks(file: tokio::fs::File, length: u64) -> impl Stream<Item = wire::S
 impl NetBackoff<TypeConfig> for Peer {
     fn backoff(&self) -> Option<Backoff> {
         // A voter that comes back is served within half a second.
-        let delays = (0u32..).map(|attempt| Duration::from_millis(50 << attempt.min(3)).min(Duration::from_millis(400)));
+        let delays = (0u32..)
+            .map(|attempt| Duration::from_millis(50 << attempt.min(3)).min(Duration::from_millis(400)));
         Some(Backoff::new(delays))
     }
 }

@@ -13,6 +13,7 @@ use protocol::proto::raft::raft_server::{Raft as RaftService, RaftServer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::config::{Identity, VoterId};
@@ -30,6 +31,8 @@ pub struct QuorumService {
     raft: Raft,
     store: Store,
     snapshots: Snapshots,
+    /// Closed when the log is shut down.
+    running: watch::Receiver<()>,
 }
 
 pub(crate) fn quorum_server(
@@ -37,20 +40,30 @@ pub(crate) fn quorum_server(
     raft: Raft,
     store: Store,
     snapshots: Snapshots,
+    running: watch::Receiver<()>,
     max_payload_bytes: usize,
 ) -> QuorumServer {
     let limit = message_limit_bytes(max_payload_bytes);
-    RaftServer::new(QuorumService { identity, raft, store, snapshots })
+    RaftServer::new(QuorumService { identity, raft, store, snapshots, running })
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit)
 }
 
 impl QuorumService {
+    /// Resolves when the log is shut down.
+    fn stopped(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        let mut running = self.running.clone();
+        Box::pin(async move { while running.changed().await.is_ok() {} })
+    }
+
     fn check_cluster(&self, cluster_id: &str) -> Result<(), Status> {
         if cluster_id == self.identity.cluster_id {
             return Ok(());
         }
-        Err(refuse(format!("this controller belongs to cluster {}, not {cluster_id}", self.identity.cluster_id)))
+        Err(refuse(format!(
+            "this controller belongs to cluster {}, not {cluster_id}",
+            self.identity.cluster_id
+        )))
     }
 
     /// The sender, if the call is for this very voter.
@@ -114,7 +127,10 @@ type Answers = Pin<Box<dyn Stream<Item = Result<wire::Answer, Status>> + Send>>;
 impl RaftService for QuorumService {
     type StreamAppendStream = Answers;
 
-    async fn probe(&self, request: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {
+    async fn probe(
+        &self,
+        request: Request<wire::ProbeRequest>,
+    ) -> Result<Response<wire::ProbeResponse>, Status> {
         self.check_cluster(&request.into_inner().cluster_id)?;
         Ok(Response::new(wire::ProbeResponse {
             cluster_id: self.identity.cluster_id.clone(),
@@ -142,7 +158,10 @@ impl RaftService for QuorumService {
         Ok(Response::new(answer(&self.raft.handle_transfer_leader(request).await.map_err(unavailable)?)?))
     }
 
-    async fn stream_append(&self, request: Request<Streaming<wire::Call>>) -> Result<Response<Answers>, Status> {
+    async fn stream_append(
+        &self,
+        request: Request<Streaming<wire::Call>>,
+    ) -> Result<Response<Answers>, Status> {
         let mut calls = request.into_inner();
         let first = calls.message().await?.ok_or_else(|| malformed("no message"))?;
         let (sender, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first)?;
@@ -150,12 +169,16 @@ impl RaftService for QuorumService {
         // The header was checked for the stream; what follows must come from the same leader.
         let vote = first.vote;
         let rest = calls.scan((), move |(), call| {
-            let request = call.ok().and_then(|call| decode::<AppendEntriesRequest<TypeConfig>>(&call.body).ok());
+            let request =
+                call.ok().and_then(|call| decode::<AppendEntriesRequest<TypeConfig>>(&call.body).ok());
             std::future::ready(request.filter(|request| request.vote == vote))
         });
+        // An idle stream would keep its connection, and so a draining server, for ever; openraft holds
+        // on to both directions.
+        let rest = rest.take_until(self.stopped());
         let results = self.raft.stream_append(stream::iter([first]).chain(rest));
         let answers = results.map(|result| answer(&result.map_err(unavailable)?));
-        Ok(Response::new(Box::pin(answers)))
+        Ok(Response::new(Box::pin(answers.take_until(self.stopped()))))
     }
 
     async fn install_snapshot(

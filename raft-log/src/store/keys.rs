@@ -117,7 +117,8 @@ impl EntryDecoder {
         if data.len() != pending.length || entry_crc(index, &data) != pending.crc {
             return Err(damaged(format!("entry {index} does not match its checksum")));
         }
-        let entry = postcard::from_bytes(&data).map_err(|error| damaged(format!("entry {index}: {error}")))?;
+        let entry =
+            postcard::from_bytes(&data).map_err(|error| damaged(format!("entry {index}: {error}")))?;
         Ok(Some((index, entry)))
     }
 

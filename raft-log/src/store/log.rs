@@ -116,7 +116,10 @@ impl RaftLogStorage<TypeConfig> for Store {
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
         // A hint for the next start, which follows from the log and the quorum anyway: not worth a sync.
         if let Some(committed) = committed {
-            self.send(Job::PutLazily { name: keys::COMMITTED, value: keys::seal(keys::COMMITTED, &committed)? })?;
+            self.send(Job::PutLazily {
+                name: keys::COMMITTED,
+                value: keys::seal(keys::COMMITTED, &committed)?,
+            })?;
         }
         self.shared.memory.write().committed = committed;
         Ok(())

@@ -20,6 +20,8 @@ pub struct Memory {
     pub purged: Option<LogId>,
     /// Last entry of the log; the purged one if there is none after it.
     pub last: Option<LogId>,
+    /// First index that the log has.
+    first_index: u64,
     pub founding: Vec<VoterId>,
     pub snapshot_name: Option<String>,
     /// Entries without a gap up to `last`.
@@ -28,9 +30,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// First index that the log still has.
     pub fn first_index(&self) -> u64 {
-        self.purged.next_index()
+        self.first_index
     }
 
     pub fn end_index(&self) -> u64 {
@@ -44,6 +45,9 @@ impl Memory {
 
     /// Appends an entry. `durable_end`: first index that is not on disk yet and so must stay.
     pub fn push(&mut self, entry: Entry, durable_end: u64) {
+        if self.last.is_none() {
+            self.first_index = entry.log_id().index;
+        }
         self.last = Some(entry.log_id());
         self.tail_bytes += entry_bytes(&entry);
         self.tail.push_back(entry);
@@ -60,8 +64,11 @@ impl Memory {
         self.tail.iter().skip(skip).take(take).cloned().collect()
     }
 
-    /// Drops everything from `last` on, exclusive.
+    /// Drops everything after `last`.
     pub fn truncate_after(&mut self, last: Option<LogId>) {
+        if self.last <= last {
+            return;
+        }
         while self.last > last {
             let Some(entry) = self.tail.pop_back() else { break };
             self.tail_bytes -= entry_bytes(&entry);
@@ -77,6 +84,7 @@ impl Memory {
         if self.last.as_ref() < Some(&upto) {
             self.last = Some(upto);
         }
+        self.first_index = upto.index + 1;
         self.purged = Some(upto);
     }
 

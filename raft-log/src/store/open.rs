@@ -123,10 +123,11 @@ fn load(database: &sled::Db) -> io::Result<Memory> {
     let mut memory = Memory::default();
     memory.vote = read_mark(database, keys::VOTE)?;
     memory.committed = read_mark(database, keys::COMMITTED)?;
-    memory.purged = read_mark(database, keys::PURGED)?;
     memory.founding = read_mark(database, keys::FOUNDING)?.unwrap_or_default();
     memory.snapshot_name = read_mark(database, keys::SNAPSHOT)?;
-    memory.last = memory.purged;
+    if let Some(purged) = read_mark(database, keys::PURGED)? {
+        memory.purge(purged);
+    }
     let mut decoder = EntryDecoder::new();
     for item in database.range(keys::entry_key(0, 0).as_slice()..keys::entries_end().as_slice()) {
         let (key, value) = item?;

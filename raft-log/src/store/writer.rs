@@ -69,7 +69,15 @@ impl Writer {
         durable_end: Arc<AtomicU64>,
         failure: watch::Sender<Option<String>>,
     ) -> Writer {
-        Writer { database, file, durable_end, failure, batch: sled::Batch::default(), batch_bytes: 0, dirty: false }
+        Writer {
+            database,
+            file,
+            durable_end,
+            failure,
+            batch: sled::Batch::default(),
+            batch_bytes: 0,
+            dirty: false,
+        }
     }
 
     /// Works until all senders of the queue are gone.
@@ -172,7 +180,10 @@ impl Writer {
             });
         }
         for done in dones {
-            let result = result.as_ref().map(|()| ()).map_err(|error| io::Error::new(error.kind(), error.to_string()));
+            let result = match &result {
+                Ok(()) => Ok(()),
+                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            };
             match done {
                 Done::Append { end_index, done } => {
                     if result.is_ok() {

@@ -75,6 +75,9 @@ pub struct Voter {
 
 impl Voter {
     pub async fn start(config: RaftLogConfig, address: SocketAddr) -> Voter {
+        // Shown with the output of a test that fails.
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        drop(tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init());
         let recorder = Arc::new(Recorder::default());
         let log = RaftLog::open(config, recorder.clone()).await.unwrap();
         let socket = TcpSocket::new_v4().unwrap();
@@ -84,19 +87,17 @@ impl Voter {
         let (stop, stopped) = oneshot::channel::<()>();
         let server = Server::builder().add_service(log.service());
         let server = tokio::spawn(async move {
-            // Cut off, not drained: connections end as they do when a process dies.
-            tokio::select! {
-                served = server.serve_with_incoming(incoming) => served.unwrap(),
-                _ = stopped => {}
-            }
+            let stopped = async { drop(stopped.await) };
+            server.serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
         });
         Voter { log, recorder, stop: Some(stop), server }
     }
 
     pub async fn stop(mut self) -> Arc<Recorder> {
-        drop(self.stop.take());
-        (&mut self.server).await.unwrap();
         self.log.shutdown().await;
+        drop(self.stop.take());
+        // It drains: that no call is left hanging is part of the test.
+        tokio::time::timeout(PATIENCE, &mut self.server).await.unwrap().unwrap();
         self.recorder
     }
 }
@@ -137,7 +138,8 @@ impl Quorum {
     pub fn config_in(&self, number: usize, directory: &Path) -> RaftLogConfig {
         let voter = VoterId { node_id: number as u64 + 1, directory_id: self.ids[number] };
         let mut config = RaftLogConfig::new(voter, CLUSTER, directory);
-        config.voters = (1..).zip(&self.addresses).map(|(node_id, address)| (node_id, address.to_string())).collect();
+        config.voters =
+            (1..).zip(&self.addresses).map(|(node_id, address)| (node_id, address.to_string())).collect();
         config.snapshot_every_entries = self.snapshot_every_entries;
         config
     }
@@ -188,7 +190,9 @@ impl Quorum {
                 let (number, term) = self.leader().await;
                 match self.voter(number).log.append(term, payload.clone().into()).await {
                     Ok(_) => break,
-                    Err(AppendError::NotLeader { .. } | AppendError::TermChanged) if Instant::now() < deadline => {
+                    Err(AppendError::NotLeader { .. } | AppendError::TermChanged)
+                        if Instant::now() < deadline =>
+                    {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                     Err(error) => panic!("{error}"),
@@ -201,8 +205,10 @@ impl Quorum {
     pub async fn all_saw(&self, expected: &[String]) {
         let expected: Vec<Vec<u8>> = expected.iter().map(|payload| payload.clone().into_bytes()).collect();
         for voter in self.running() {
-            eventually("all listeners caught up", || (voter.recorder.seen().len() >= expected.len()).then_some(()))
-                .await;
+            eventually("all listeners caught up", || {
+                (voter.recorder.seen().len() >= expected.len()).then_some(())
+            })
+            .await;
             assert!(voter.recorder.seen() == expected, "{} saw something else", voter.log.voter());
         }
     }

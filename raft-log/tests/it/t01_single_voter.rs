@@ -15,6 +15,7 @@ async fn elects_itself_and_comes_back_in_the_same_process() {
         let started = Instant::now();
         quorum.start(0).await;
         let (_, term) = quorum.leader().await;
+        tracing::info!(elapsed = ?started.elapsed(), round, "open to ready");
         // A tenth of this when nothing else runs on the machine.
         assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
         quorum.all_saw(&expected).await;

@@ -22,9 +22,14 @@ async fn goes_on_without_its_leader_and_takes_it_back() {
     let leader = quorum.voter(first).log.voter();
     assert_eq!(refused, Err(AppendError::NotLeader { leader: Some(leader) }));
     quorum.voter(follower).log.read_index().await.unwrap_err();
-    let status = quorum.voter(first).log.status();
-    assert!(status.voters.iter().all(|voter| voter.log_end_index == Some(status.log_end_index)), "{status:?}");
-    assert!(status.voters.iter().all(|voter| voter.last_fetch_ms.is_some()), "{status:?}");
+    eventually("a leader that knows how far the others are", || {
+        let status = quorum.voter(first).log.status();
+        let all = status.voters.iter().all(|voter| {
+            voter.log_end_index == Some(status.log_end_index) && voter.last_caught_up_ms.is_some()
+        });
+        all.then_some(())
+    })
+    .await;
 
     quorum.stop(first).await;
     let (second, new_term) = quorum.leader().await;

@@ -10,7 +10,9 @@ async fn a_voter_that_lags_far_behind_gets_a_snapshot() {
     let (leader, term) = quorum.leader().await;
     let late = (leader + 1) % 3;
     // More than one chunk of the stream.
-    let large: Vec<String> = (0..6).map(|number| number.to_string().repeat(500_000)).collect();
+    let mut large: Vec<String> = (0..6).map(|number| number.to_string().repeat(500_000)).collect();
+    // More than gRPC takes by default.
+    large.push("x".repeat(5 << 20));
     quorum.append_all(large.clone()).await;
     quorum.stop(late).await;
     let mut expected = large;
@@ -58,7 +60,8 @@ async fn a_damaged_snapshot_is_refused() {
     let mut bytes = std::fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let opened = RaftLog::open(quorum.config(0), std::sync::Arc::new(crate::quorum::Recorder::default())).await;
+    let opened =
+        RaftLog::open(quorum.config(0), std::sync::Arc::new(crate::quorum::Recorder::default())).await;
     let error = opened.map(drop).unwrap_err().to_string();
     assert!(error.contains("does not match its checksum"), "{error}");
 }
