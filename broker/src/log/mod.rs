@@ -1,1 +1,61 @@
+//! Partition logs on disk, in Kafka's formats, so that Kafka's own tools read them.
+//!
+//! A [`Log`] is one partition's replica: segments, indexes, leader epochs and producer state. It is
+//! synchronous and knows nothing of leaders, in-sync replicas or metadata; whoever holds its lock
+//! decides. The [`LogManager`] owns the log directories, opens every log at start, and does what has
+//! to happen now and then (flush, checkpoints, retention) for all of them from one place.
+//!
+//! Batches stay bytes: they are checked where they enter ([`validator`] for clients' batches, header
+//! and CRC for copied ones), written with one `pwrite`, and read as ranges of files.
 
+mod append;
+mod checkpoint;
+mod compression;
+mod config;
+mod cut_checkpoint;
+mod cut_point;
+mod directory;
+mod epoch_cache;
+mod error;
+mod index_file;
+mod lazy_file;
+#[allow(clippy::module_inception)]
+mod log;
+mod maintenance;
+mod manager;
+mod offset_index;
+mod open;
+mod partition_metadata;
+mod producer_snapshot;
+mod producer_state;
+mod read;
+mod recent_batches;
+mod record_walk;
+mod recovery;
+mod retention;
+mod scanner;
+mod segment;
+mod shared_log;
+mod startup;
+mod time_index;
+mod timestamps;
+mod transaction_index;
+mod truncate;
+mod upkeep;
+mod validator;
+
+#[cfg(test)]
+mod tests;
+
+pub use append::{AppendInfo, AppendOrigin, LeaderAppend};
+pub use config::{LogConfig, TimestampType};
+pub use directory::{LogDirectory, LogDirectoryFailure};
+pub use error::{AppendError, LogError, ReadError, RecordError};
+pub use log::{Log, OpenState};
+pub use manager::{FoundLog, LogManager, LogManagerConfig, LogPlacement, PendingCut};
+pub use producer_state::ActiveProducer;
+pub use read::LogSlice;
+pub use recovery::{CorruptSegment, RecoveryReport};
+pub use shared_log::SharedLog;
+pub use timestamps::TimestampedOffset;
+pub use transaction_index::AbortedTransaction;

@@ -1,0 +1,96 @@
+//! Decompression of batch bodies as a stream under a budget. What a batch claims about its size is
+//! never believed: memory follows the bytes that really come out, and those are counted.
+
+use std::io::{self, Read};
+
+use protocol::record_batch::Compression;
+
+/// snappy-java's stream header: magic, version, compatible version.
+const XERIAL_MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
+const XERIAL_HEADER_BYTES: usize = 16;
+/// Snappy's densest element copies 64 bytes for 3, so no honest block claims more.
+const SNAPPY_MAX_RATIO: usize = 24;
+/// Windows of up to 128 MiB, what zstd's own highest level writes. Memory is touched only as it fills.
+const ZSTD_MAX_WINDOW_LOG: u32 = 27;
+
+/// The uncompressed bytes of `body`.
+pub(crate) fn decompressor<'a>(compression: Compression, body: &'a [u8]) -> io::Result<Box<dyn Read + 'a>> {
+    Ok(match compression {
+        Compression::None => Box::new(body),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+        Compression::Snappy => Box::new(SnappyReader::new(body)),
+        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(body)),
+        Compression::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+            decoder.window_log_max(ZSTD_MAX_WINDOW_LOG)?;
+            Box::new(decoder)
+        }
+    })
+}
+
+/// Snappy as producers write it: snappy-java's chunks, or one bare block.
+struct SnappyReader<'a> {
+    rest: &'a [u8],
+    framed: bool,
+    block: Vec<u8>,
+    read: usize,
+}
+
+impl<'a> SnappyReader<'a> {
+    fn new(body: &'a [u8]) -> SnappyReader<'a> {
+        let framed = body.starts_with(&XERIAL_MAGIC) && body.len() >= XERIAL_HEADER_BYTES;
+        let rest = if framed { &body[XERIAL_HEADER_BYTES..] } else { body };
+        SnappyReader { rest, framed, block: Vec::new(), read: 0 }
+    }
+
+    fn next_block(&mut self) -> io::Result<()> {
+        let block = if self.framed {
+            let Some((length, rest)) = self.rest.split_first_chunk::<4>() else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "cut-off snappy chunk length"));
+            };
+            let length = u32::from_be_bytes(*length) as usize;
+            let Some((block, rest)) = rest.split_at_checked(length) else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "cut-off snappy chunk"));
+            };
+            self.rest = rest;
+            block
+        } else {
+            std::mem::take(&mut self.rest)
+        };
+        let invalid = |error: snap::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let length = snap::raw::decompress_len(block).map_err(invalid)?;
+        if length > block.len().saturating_mul(SNAPPY_MAX_RATIO) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a snappy block claims an impossible length"));
+        }
+        self.block.resize(length, 0);
+        self.read = 0;
+        snap::raw::Decoder::new().decompress(block, &mut self.block).map_err(invalid)?;
+        Ok(())
+    }
+}
+
+impl Read for SnappyReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.block.len() {
+            if self.rest.is_empty() {
+                return Ok(0);
+            }
+            self.next_block()?;
+        }
+        let waiting = &self.block[self.read..];
+        let count = waiting.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&waiting[..count]);
+        self.read += count;
+        Ok(count)
+    }
+}
+
+/// All of it, up to `cap` bytes. For the few places that need records whole.
+pub(crate) fn decompress_all(compression: Compression, body: &[u8], cap: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let taken = decompressor(compression, body)?.take(cap as u64 + 1).read_to_end(&mut bytes)?;
+    if taken > cap {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {cap} bytes uncompressed")));
+    }
+    Ok(bytes)
+}

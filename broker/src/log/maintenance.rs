@@ -1,0 +1,195 @@
+//! Rolling segments, flushing, closing.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::ids::Offset;
+use protocol::record_batch::BatchHeader;
+
+use super::checkpoint::{Durability, sync_directory};
+use super::error::LogError;
+use super::log::Log;
+use super::producer_snapshot;
+use super::segment::{MAX_RELATIVE, Segment};
+
+/// Bytes of an offset index entry, by which `segment.index.bytes` is counted.
+const OFFSET_ENTRY_BYTES: u32 = 8;
+const TIME_ENTRY_BYTES: u32 = 12;
+
+/// What has to be synced for a flush; done without the log's lock.
+#[derive(Debug)]
+pub(crate) struct FlushJob {
+    files: Vec<(PathBuf, Arc<File>)>,
+    directory: Option<PathBuf>,
+    up_to: i64,
+    truncations: u64,
+}
+
+impl FlushJob {
+    pub fn run(&self) -> Result<(), LogError> {
+        for (path, file) in &self.files {
+            file.sync_data().map_err(|error| LogError::io("sync", path, error))?;
+        }
+        match &self.directory {
+            Some(directory) => sync_directory(directory).map_err(|error| LogError::io("sync", directory, error)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Log {
+    pub(super) fn needs_roll(&mut self, header: &BatchHeader, now_ms: i64) -> Result<bool, LogError> {
+        let segment_bytes = u64::from(self.config.segment_bytes);
+        let (segment_ms, index_bytes) = (self.config.segment_ms, self.config.segment_index_bytes);
+        let active = self.active_mut();
+        if active.size_bytes() == 0 {
+            // An empty segment that begins too far below what comes is of no use: the relative offset would not fit.
+            return Ok(header.last_offset() - active.base_offset() > MAX_RELATIVE
+                && header.base_offset > active.base_offset());
+        }
+        if active.size_bytes() + header.size_bytes() as u64 > segment_bytes
+            || header.last_offset() - active.base_offset() > MAX_RELATIVE
+            || active.offset_entries() >= index_bytes / OFFSET_ENTRY_BYTES
+            || active.time_entries() >= index_bytes / TIME_ENTRY_BYTES
+        {
+            return Ok(true);
+        }
+        if segment_ms < 0 {
+            return Ok(false);
+        }
+        // As Kafka: by the records' own time where they have one, so that replayed old data does not
+        // make a segment a record.
+        let reference = if header.max_timestamp >= 0 { header.max_timestamp } else { now_ms };
+        Ok(reference.saturating_sub(active.begun_ms()?) > segment_ms)
+    }
+
+    /// Begins a new segment at `base_offset`, which is at or above the log end.
+    pub(super) fn roll(&mut self, base_offset: i64, now_ms: i64) -> Result<(), LogError> {
+        if self.active().size_bytes() == 0 {
+            self.active().delete()?;
+            self.segments.pop();
+        } else {
+            self.active_mut().finish()?;
+        }
+        self.producers.end_offset = Offset(base_offset);
+        self.write_producer_snapshot(Durability::Process)?;
+        self.segments.push(Segment::new(self.directory.clone(), base_offset, now_ms));
+        self.recent.clear();
+        self.directory_changed = true;
+        Ok(())
+    }
+
+    fn write_producer_snapshot(&mut self, durability: Durability) -> Result<(), LogError> {
+        let offset = self.producers.end_offset;
+        if self.snapshots.last() == Some(&offset) {
+            return Ok(());
+        }
+        producer_snapshot::write(&self.directory, &self.producers, durability)?;
+        self.snapshots.push(offset);
+        Ok(())
+    }
+
+    /// Begins a new segment when the active one is older than `segment.ms`, even if nothing is written.
+    pub fn roll_if_due(&mut self, now_ms: i64) -> Result<bool, LogError> {
+        self.check_online()?;
+        let segment_ms = self.config.segment_ms;
+        let due = segment_ms >= 0
+            && self.active().size_bytes() > 0
+            && now_ms.saturating_sub(self.active().created_ms()) > segment_ms
+            && now_ms.saturating_sub(self.active_mut().begun_ms()?) > segment_ms;
+        if due {
+            let result = self.roll(self.log_end, now_ms);
+            self.failing(result)?;
+        }
+        Ok(due)
+    }
+
+    /// Everything up to the returned offset, the new recovery point, is on disk afterwards.
+    pub fn flush(&mut self) -> Result<Offset, LogError> {
+        self.check_online()?;
+        let job = self.begin_flush(self.log_end, false)?;
+        let result = job.run();
+        self.finish_flush(&job, result)
+    }
+
+    /// First half of a flush, under the lock. Segments that begin below `up_to` take part. After a
+    /// truncation, which lowers the recovery point itself, the flush has to be `forced`.
+    pub(crate) fn begin_flush(&mut self, up_to: i64, forced: bool) -> Result<FlushJob, LogError> {
+        self.check_online()?;
+        let result = self.collect_flush(up_to, forced);
+        self.failing(result)
+    }
+
+    fn collect_flush(&mut self, up_to: i64, forced: bool) -> Result<FlushJob, LogError> {
+        let mut files = Vec::new();
+        if forced || up_to > self.recovery_point {
+            // Epochs first: recovery reads batches from the recovery point on only.
+            self.epochs.save(&self.directory, Durability::Power)?;
+            let first = self.segment_for(self.recovery_point);
+            for index in first..self.segments.len() {
+                if self.segments[index].base_offset() >= up_to && !forced {
+                    break;
+                }
+                self.segments[index].write_out()?;
+                files.extend(self.segments[index].files()?);
+            }
+        }
+        let directory = std::mem::take(&mut self.directory_changed).then(|| self.directory.to_path_buf());
+        Ok(FlushJob { files, directory, up_to, truncations: self.truncations })
+    }
+
+    /// Second half. A failed sync is final: the kernel may have dropped the pages.
+    pub(crate) fn finish_flush(&mut self, job: &FlushJob, result: Result<(), LogError>) -> Result<Offset, LogError> {
+        self.failing(result)?;
+        if job.truncations == self.truncations && job.up_to > self.recovery_point {
+            self.recovery_point = job.up_to;
+            if job.up_to == self.log_end {
+                self.unflushed_records = 0;
+            }
+        }
+        Ok(self.recovery_point())
+    }
+
+    /// Up to where a flush is due: closed segments always, and the active one by `flush.ms`.
+    pub(crate) fn flush_due(&mut self, now_ms: i64) -> Option<i64> {
+        if now_ms.saturating_sub(self.last_flush_ms) >= self.config.flush_ms {
+            self.last_flush_ms = now_ms;
+            return (self.recovery_point < self.log_end).then_some(self.log_end);
+        }
+        let closed = self.active().base_offset().min(self.log_end);
+        (self.recovery_point < closed).then_some(closed)
+    }
+
+    /// Leaves the log so that it can be opened without a scan.
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.check_online()?;
+        let result = self.write_for_close();
+        self.failing(result)?;
+        self.flush()?;
+        for segment in &self.segments {
+            segment.close_files();
+        }
+        Ok(())
+    }
+
+    fn write_for_close(&mut self) -> Result<(), LogError> {
+        if self.recovery_point < self.log_end {
+            self.active_mut().finish()?;
+        }
+        self.epochs.save(&self.directory, Durability::Power)?;
+        self.producers.end_offset = Offset(self.log_end);
+        // An empty log needs none, and most logs of a large broker are empty.
+        if !(self.producers.is_empty() && self.log_end == self.segments[0].base_offset()) {
+            self.write_producer_snapshot(Durability::Power)?;
+        }
+        Ok(())
+    }
+
+    /// Descriptors that nobody used since the last call are given back.
+    pub(crate) fn close_idle_files(&self) {
+        for segment in &self.segments {
+            segment.close_idle_files();
+        }
+    }
+}

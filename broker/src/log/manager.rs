@@ -1,0 +1,222 @@
+//! The logs of a broker: opened at start, created and deleted as metadata says, maintained from one
+//! place. There is no thread, task or timer of a single log.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use common::ids::{BrokerEpoch, CutId, DirectoryId, MetadataOffset, Offset, TopicIdPartition};
+use parking_lot::{Mutex, RwLock};
+
+use super::config::LogConfig;
+use super::directory::{LogDirectory, LogDirectoryFailure};
+use super::error::LogError;
+use super::log::{Log, OpenState};
+use super::partition_metadata::PartitionMetadata;
+use super::shared_log::SharedLog;
+use super::startup;
+
+pub struct LogManagerConfig {
+    /// Formatted and locked by the caller.
+    pub directories: Vec<(PathBuf, DirectoryId)>,
+    /// For logs found at start; their topics' own configuration follows with `update_config`.
+    pub default_log_config: Arc<LogConfig>,
+    /// Threads a directory that open logs at start (`num.recovery.threads.per.data.dir`).
+    pub recovery_threads: usize,
+    pub on_directory_failure: LogDirectoryFailure,
+}
+
+/// A log found at start, before metadata says whether it is live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundLog {
+    pub id: TopicIdPartition,
+    pub topic: Arc<str>,
+    /// Metadata offset of the topic's record (decision 3).
+    pub topic_record: MetadataOffset,
+    pub directory: DirectoryId,
+}
+
+/// A log to be made.
+#[derive(Clone, Debug)]
+pub struct LogPlacement {
+    pub id: TopicIdPartition,
+    pub topic: Arc<str>,
+    pub topic_record: MetadataOffset,
+    /// None: the directory that has the fewest logs.
+    pub directory: Option<DirectoryId>,
+    pub config: Arc<LogConfig>,
+}
+
+/// A cut that a replica has to apply.
+#[derive(Clone, Debug)]
+pub struct PendingCut {
+    pub log: Arc<SharedLog>,
+    pub offset: Offset,
+    pub cut: CutId,
+}
+
+pub struct LogManager {
+    pub(super) directories: Vec<Arc<LogDirectory>>,
+    pub(super) logs: RwLock<HashMap<TopicIdPartition, Arc<SharedLog>>>,
+    /// Logs whose files are damaged beyond recovery. They are neither served nor begun anew.
+    refused: Mutex<HashMap<TopicIdPartition, LogError>>,
+    /// Renamed directories whose files still have to go.
+    pub(super) deleted: Mutex<Vec<PathBuf>>,
+    previous_broker_epoch: Option<BrokerEpoch>,
+    clean_shutdown: bool,
+}
+
+impl LogManager {
+    /// Opens all logs; blocks. Damage to one log leaves that log out, a failed directory all of its.
+    pub fn open(config: LogManagerConfig, now_ms: i64) -> Result<LogManager, LogError> {
+        let opened = startup::open_directories(&config, now_ms)?;
+        Ok(LogManager {
+            directories: opened.directories,
+            logs: RwLock::new(opened.logs),
+            refused: Mutex::new(opened.refused),
+            deleted: Mutex::new(opened.deleted),
+            previous_broker_epoch: opened.previous_broker_epoch,
+            clean_shutdown: opened.clean_shutdown,
+        })
+    }
+
+    pub fn directories(&self) -> &[Arc<LogDirectory>] {
+        &self.directories
+    }
+
+    /// Every directory was closed in order.
+    pub fn was_clean_shutdown(&self) -> bool {
+        self.clean_shutdown
+    }
+
+    /// The broker epoch under which the directories were closed in order; None after an unclean stop
+    /// (KIP-966: that replica leaves ISR and ELR).
+    pub fn previous_broker_epoch(&self) -> Option<BrokerEpoch> {
+        self.previous_broker_epoch
+    }
+
+    pub fn log(&self, id: TopicIdPartition) -> Option<Arc<SharedLog>> {
+        self.logs.read().get(&id).cloned()
+    }
+
+    pub fn logs(&self) -> Vec<Arc<SharedLog>> {
+        self.logs.read().values().cloned().collect()
+    }
+
+    /// Renames each log that `is_live` denies, so that it is never served; to be called once metadata
+    /// is known. An operator may delete or inspect the `-stray` directories.
+    pub fn quarantine_strays(&self, is_live: &dyn Fn(&FoundLog) -> bool) -> Vec<FoundLog> {
+        let mut strays = Vec::new();
+        for log in self.logs() {
+            let found = FoundLog {
+                id: log.id(),
+                topic: log.topic().clone(),
+                topic_record: log.topic_record(),
+                directory: log.directory().id(),
+            };
+            if is_live(&found) {
+                continue;
+            }
+            if let Err(error) = log.reporting(self.retire(&log, "stray")) {
+                tracing::error!(topic = %found.topic, partition = found.id.partition, %error,
+                    "stray log could not be renamed");
+            } else {
+                tracing::warn!(topic = %found.topic, partition = found.id.partition, id = %found.id.topic_id,
+                    "log belongs to no topic and is set aside");
+            }
+            strays.push(found);
+        }
+        strays
+    }
+
+    /// The log of that topic record, or a new one.
+    pub fn create(&self, placement: LogPlacement, now_ms: i64) -> Result<Arc<SharedLog>, LogError> {
+        if let Some(log) = self.log(placement.id) {
+            if log.topic_record() == placement.topic_record {
+                log.write().update_config(placement.config);
+                return Ok(log);
+            }
+            // The topic was deleted and came back with its id: what is here is the old one's.
+            log.reporting(self.retire(&log, "stray"))?;
+        }
+        if let Some(error) = self.refused.lock().get(&placement.id) {
+            return Err(error.clone());
+        }
+        let directory = self.directory_for(placement.directory)?;
+        let created = self.create_in(&directory, placement, now_ms);
+        directory.reporting(created)
+    }
+
+    fn directory_for(&self, wanted: Option<DirectoryId>) -> Result<Arc<LogDirectory>, LogError> {
+        let candidates = self.directories.iter().filter(|directory| directory.is_online());
+        let chosen = match wanted {
+            Some(id) => candidates.into_iter().find(|directory| directory.id() == id),
+            None => candidates.min_by_key(|directory| directory.logs.load(Ordering::Relaxed)),
+        };
+        chosen.cloned().ok_or_else(|| LogError::Offline {
+            path: self.directories.first().map(|directory| directory.path().to_path_buf()).unwrap_or_default(),
+        })
+    }
+
+    fn create_in(
+        &self,
+        directory: &Arc<LogDirectory>,
+        placement: LogPlacement,
+        now_ms: i64,
+    ) -> Result<Arc<SharedLog>, LogError> {
+        let LogPlacement { id, topic, topic_record, config, .. } = placement;
+        let path = directory.path().join(format!("{topic}-{}", id.partition));
+        if path.exists() {
+            // Not in the map, so of another topic, or half made when the broker died.
+            self.set_aside(directory, &path, "stray")?;
+        }
+        fs::create_dir(&path).map_err(|error| LogError::io("create", &path, error))?;
+        PartitionMetadata { topic_id: id.topic_id, topic_record }.write(&path)?;
+        let state =
+            OpenState { clean_shutdown: true, recovery_point: Offset::ZERO, log_start_offset: Offset::ZERO };
+        let log = Log::open(&path, id.topic_id, config, state, now_ms)?;
+        // A replica that was here under the same id has applied cuts; this one has not.
+        directory.cuts.lock().forget(id)?;
+        let shared = Arc::new(SharedLog::new(id, topic, topic_record, directory.clone(), log, Offset::ZERO));
+        directory.logs.fetch_add(1, Ordering::Relaxed);
+        let mut logs = self.logs.write();
+        Ok(logs.entry(id).or_insert(shared).clone())
+    }
+
+    /// Takes the log out of service at once; its files go with the next `maintain`. False: there is none.
+    pub fn delete(&self, id: TopicIdPartition) -> Result<bool, LogError> {
+        self.refused.lock().remove(&id);
+        let Some(log) = self.log(id) else { return Ok(false) };
+        let renamed = log.reporting(self.retire(&log, "delete"))?;
+        self.deleted.lock().push(renamed);
+        Ok(true)
+    }
+
+    /// Ends the use of a log and renames its directory.
+    fn retire(&self, log: &Arc<SharedLog>, suffix: &str) -> Result<PathBuf, LogError> {
+        self.logs.write().remove(&log.id());
+        log.directory().logs.fetch_sub(1, Ordering::Relaxed);
+        let mut guard = log.write();
+        guard.set_offline();
+        let renamed = self.set_aside(log.directory(), guard.directory(), suffix)?;
+        drop(guard);
+        log.directory().cuts.lock().forget(log.id())?;
+        Ok(renamed)
+    }
+
+    fn set_aside(&self, directory: &LogDirectory, path: &Path, suffix: &str) -> Result<PathBuf, LogError> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let renamed = directory.path().join(startup::aside_name(name, suffix));
+        fs::rename(path, &renamed).map_err(|error| LogError::io("rename", path, error))?;
+        Ok(renamed)
+    }
+
+    /// The last cut that this replica has applied (decision 10d); None: none yet.
+    pub fn applied_cut(&self, id: TopicIdPartition) -> Option<CutId> {
+        let log = self.log(id)?;
+        let cuts = log.directory().cuts.lock();
+        cuts.get(id)
+    }
+}

@@ -1,0 +1,281 @@
+//! Finding and opening what the log directories hold.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use common::ids::{BrokerEpoch, Offset, TopicIdPartition, TopicPartition};
+use parking_lot::Mutex;
+
+use super::checkpoint::{
+    Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets,
+    replace_file, sync_directory,
+};
+use super::config::LogConfig;
+use super::directory::LogDirectory;
+use super::error::LogError;
+use super::log::{Log, OpenState};
+use super::manager::LogManagerConfig;
+use super::partition_metadata::PartitionMetadata;
+use super::segment::remove;
+use super::shared_log::SharedLog;
+
+/// Kafka's name; holds the broker epoch as JSON.
+const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+const MAX_NAME_BYTES: usize = 255;
+
+pub(super) struct Opened {
+    pub directories: Vec<Arc<LogDirectory>>,
+    pub logs: HashMap<TopicIdPartition, Arc<SharedLog>>,
+    pub refused: HashMap<TopicIdPartition, LogError>,
+    pub deleted: Vec<PathBuf>,
+    pub previous_broker_epoch: Option<BrokerEpoch>,
+    pub clean_shutdown: bool,
+}
+
+/// `topic-0` becomes `topic-0.<unique>-delete` or `-stray`, as in Kafka.
+pub(super) fn aside_name(name: &str, suffix: &str) -> String {
+    let tail = format!(".{}-{suffix}", uuid::Uuid::new_v4().simple());
+    // Topic names are ASCII, so any byte is a boundary; a foreign directory's name may not be.
+    let mut keep = name.len().min(MAX_NAME_BYTES - tail.len());
+    while !name.is_char_boundary(keep) {
+        keep -= 1;
+    }
+    format!("{}{tail}", &name[..keep])
+}
+
+/// The topic and partition of a directory's name.
+fn parse_name(name: &str) -> Option<TopicPartition> {
+    let (topic, partition) = name.rsplit_once('-')?;
+    if topic.is_empty() || !partition.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some(TopicPartition::new(topic, partition.parse().ok()?))
+}
+
+pub(super) fn write_clean_shutdown(directory: &Path, broker_epoch: BrokerEpoch) -> Result<(), LogError> {
+    let content = format!("{{\"version\":0,\"brokerEpoch\":{broker_epoch}}}");
+    replace_file(&directory.join(CLEAN_SHUTDOWN), content.as_bytes(), Durability::Power)
+}
+
+/// Some: closed in order. The epoch is unknown where the file does not tell it.
+fn read_clean_shutdown(directory: &Path) -> Option<Option<BrokerEpoch>> {
+    let content = fs::read(directory.join(CLEAN_SHUTDOWN)).ok()?;
+    let epoch = std::str::from_utf8(&content).ok().and_then(|text| {
+        let (_, value) = text.split_once("\"brokerEpoch\":")?;
+        value.trim().trim_end_matches('}').trim().parse().ok()
+    });
+    Some(epoch.map(BrokerEpoch))
+}
+
+pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result<Opened, LogError> {
+    let mut opened = Opened {
+        directories: Vec::new(),
+        logs: HashMap::new(),
+        refused: HashMap::new(),
+        deleted: Vec::new(),
+        previous_broker_epoch: None,
+        clean_shutdown: true,
+    };
+    let mut epochs = Vec::new();
+    let mut directories = Vec::new();
+    for (path, id) in &config.directories {
+        let directory = LogDirectory::open(path.clone(), *id, config.on_directory_failure.clone())?;
+        directories.push(Arc::new(directory));
+    }
+    for directory in &directories {
+        let clean = read_clean_shutdown(directory.path());
+        opened.clean_shutdown &= clean.is_some();
+        epochs.push(clean.flatten());
+        match open_directory(directory, config, clean.is_some(), now_ms, &mut opened) {
+            // What was opened of a failed directory is not served.
+            Err(error @ LogError::Io { .. }) => {
+                directory.report(&error);
+                opened.logs.retain(|_, log| log.directory().id() != directory.id());
+            }
+            other => other?,
+        }
+    }
+    opened.previous_broker_epoch = epochs.first().copied().flatten().filter(|first| {
+        // Directories that were closed under different epochs were not all there at the last stop.
+        epochs.iter().all(|epoch| *epoch == Some(*first))
+    });
+    opened.directories = directories;
+    Ok(opened)
+}
+
+struct Candidate {
+    path: PathBuf,
+    name: TopicPartition,
+    metadata: PartitionMetadata,
+}
+
+fn open_directory(
+    directory: &Arc<LogDirectory>,
+    config: &LogManagerConfig,
+    clean: bool,
+    now_ms: i64,
+    opened: &mut Opened,
+) -> Result<(), LogError> {
+    let path = directory.path();
+    let checkpoints = Checkpoints::read(path)?;
+    let mut candidates = Vec::new();
+    let failed = |error| LogError::io("list", path, error);
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !entry.file_type().map_err(failed)?.is_dir() {
+            continue;
+        }
+        let Some(name) = entry.file_name().to_str().map(str::to_owned) else { continue };
+        if name.ends_with("-delete") {
+            opened.deleted.push(entry.path());
+            continue;
+        }
+        if name.ends_with("-stray") {
+            continue;
+        }
+        let Some(topic_partition) = parse_name(&name) else { continue };
+        match PartitionMetadata::read(&entry.path())? {
+            Some(metadata) => {
+                candidates.push(Candidate { path: entry.path(), name: topic_partition, metadata });
+            }
+            None => {
+                // KAFKA-16814: a directory that names no topic must not stop the broker.
+                let aside = path.join(aside_name(&name, "stray"));
+                tracing::warn!(directory = %entry.path().display(), "partition.metadata is missing; set aside");
+                fs::rename(entry.path(), &aside).map_err(|error| LogError::io("rename", &entry.path(), error))?;
+            }
+        }
+    }
+    let results = open_all(&candidates, directory, config, &checkpoints, clean, now_ms);
+    for (candidate, result) in candidates.iter().zip(results) {
+        let id = TopicIdPartition::new(candidate.metadata.topic_id, candidate.name.partition);
+        match result {
+            Some(Ok(log)) => {
+                if let Some(other) = opened.logs.insert(id, Arc::new(log)) {
+                    return Err(LogError::corrupt(
+                        &candidate.path,
+                        format!("the same partition is in {} too", other.directory().path().display()),
+                    ));
+                }
+                directory.logs.fetch_add(1, Ordering::Relaxed);
+            }
+            Some(Err(error @ LogError::Io { .. })) => return Err(error),
+            Some(Err(error)) => {
+                tracing::error!(log = %candidate.path.display(), %error, "log is damaged and stays offline");
+                opened.refused.insert(id, error);
+            }
+            None => {}
+        }
+    }
+    // From now on a crash is a crash.
+    remove(&path.join(CLEAN_SHUTDOWN))?;
+    sync_directory(path).map_err(|error| LogError::io("sync", path, error))
+}
+
+fn open_all(
+    candidates: &[Candidate],
+    directory: &Arc<LogDirectory>,
+    config: &LogManagerConfig,
+    checkpoints: &Checkpoints,
+    clean: bool,
+    now_ms: i64,
+) -> Vec<Option<Result<SharedLog, LogError>>> {
+    let results: Mutex<Vec<Option<_>>> = Mutex::new(candidates.iter().map(|_| None).collect());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(candidate) = candidates.get(index) else { return };
+            let result = open_one(candidate, directory, &config.default_log_config, checkpoints, clean, now_ms);
+            if let Some(place) = results.lock().get_mut(index) {
+                *place = Some(result);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..config.recovery_threads.min(candidates.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    results.into_inner()
+}
+
+fn open_one(
+    candidate: &Candidate,
+    directory: &Arc<LogDirectory>,
+    config: &Arc<LogConfig>,
+    checkpoints: &Checkpoints,
+    clean: bool,
+    now_ms: i64,
+) -> Result<SharedLog, LogError> {
+    let offset = |offsets: &HashMap<TopicPartition, Offset>| {
+        offsets.get(&candidate.name).copied().unwrap_or(Offset::ZERO)
+    };
+    let state = OpenState {
+        clean_shutdown: clean,
+        recovery_point: offset(&checkpoints.recovery_points),
+        log_start_offset: offset(&checkpoints.log_starts),
+    };
+    let log = Log::open(&candidate.path, candidate.metadata.topic_id, config.clone(), state, now_ms)?;
+    Ok(SharedLog::new(
+        TopicIdPartition::new(candidate.metadata.topic_id, candidate.name.partition),
+        candidate.name.topic.clone(),
+        candidate.metadata.topic_record,
+        directory.clone(),
+        log,
+        offset(&checkpoints.high_watermarks),
+    ))
+}
+
+struct Checkpoints {
+    recovery_points: HashMap<TopicPartition, Offset>,
+    log_starts: HashMap<TopicPartition, Offset>,
+    high_watermarks: HashMap<TopicPartition, Offset>,
+}
+
+impl Checkpoints {
+    /// A damaged checkpoint is as good as none: more is scanned, the high watermark comes from the leader.
+    fn read(directory: &Path) -> Result<Checkpoints, LogError> {
+        let read = |name: &str| match read_offsets(&directory.join(name)) {
+            Err(error @ LogError::Corrupt { .. }) => {
+                tracing::warn!(%error, "checkpoint is damaged and not used");
+                Ok(HashMap::new())
+            }
+            other => other.map(|offsets| offsets.into_iter().collect()),
+        };
+        Ok(Checkpoints {
+            recovery_points: read(RECOVERY_POINT_CHECKPOINT)?,
+            log_starts: read(LOG_START_CHECKPOINT)?,
+            high_watermarks: read(HIGH_WATERMARK_CHECKPOINT)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_names() {
+        for (name, expected) in [
+            ("orders-0", Some(("orders", 0))),
+            ("a-b.c_d-12", Some(("a-b.c_d", 12))),
+            ("orders", None),
+            ("-3", None),
+            ("orders-", None),
+            ("orders--1", Some(("orders-", 1))),
+            ("orders-+1", None),
+            ("orders-99999999999", None),
+        ] {
+            let parsed = parse_name(name);
+            assert_eq!(parsed, expected.map(|(topic, partition)| TopicPartition::new(topic, partition)), "{name}");
+        }
+        let long = format!("{}-0", "t".repeat(249));
+        let aside = aside_name(&long, "delete");
+        assert!(aside.len() <= MAX_NAME_BYTES && aside.ends_with("-delete") && aside.starts_with("ttt"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Cutting a log: from its end, as a whole, or from its start.
+
+use common::ids::Offset;
+
+use super::checkpoint::Durability;
+use super::error::LogError;
+use super::log::Log;
+use super::producer_snapshot;
+use super::producer_state::ProducerState;
+use super::segment::Segment;
+
+impl Log {
+    /// Removes every batch that holds an offset at or above `target`. At or below the log start nothing
+    /// is left, and the log starts at `target`. Returns whether anything was cut.
+    pub fn truncate_to(&mut self, target: Offset) -> Result<bool, LogError> {
+        self.check_online()?;
+        if target.0 >= self.log_end {
+            return Ok(false);
+        }
+        if target.0 <= self.log_start {
+            self.truncate_fully_and_start_at(target)?;
+            return Ok(true);
+        }
+        let result = self.cut_end(target.0);
+        self.failing(result)?;
+        Ok(true)
+    }
+
+    fn cut_end(&mut self, target: i64) -> Result<(), LogError> {
+        // From the last one down: a crash in between must leave no hole.
+        while self.segments.len() > 1 && self.active().base_offset() > target {
+            self.active().delete()?;
+            self.segments.pop();
+        }
+        let last = self.segments.len() - 1;
+        let mut end = target;
+        if let Some(place) = self.segments[last].holding(target)? {
+            end = place.first_offset.min(target);
+            self.segments[last].truncate(place.position, end)?;
+        } else {
+            self.segments[last].resume()?;
+        }
+        self.truncations += 1;
+        self.directory_changed = true;
+        self.recent.clear();
+        if end <= self.log_start {
+            // The batch at the log start reached over the target.
+            return self.start_over(target.min(self.log_start));
+        }
+        self.log_end = end;
+        self.recovery_point = self.recovery_point.min(end);
+        self.epochs.truncate_from_end(Offset(end));
+        // At once: batches that come next bring epochs that contradict the ones just dropped.
+        self.epochs.save(&self.directory, Durability::Process)?;
+        self.drop_snapshots_above(end)?;
+        self.producers = self.producer_state_at(end)?;
+        Ok(())
+    }
+
+    /// Empties the log, which then starts at `start`.
+    pub fn truncate_fully_and_start_at(&mut self, start: Offset) -> Result<(), LogError> {
+        self.check_online()?;
+        let result = self.start_over(start.0);
+        self.failing(result)
+    }
+
+    fn start_over(&mut self, start: i64) -> Result<(), LogError> {
+        while let Some(segment) = self.segments.last() {
+            segment.delete()?;
+            self.segments.pop();
+        }
+        let segment = Segment::new(self.directory.clone(), start, self.last_flush_ms);
+        segment.create_file()?;
+        self.segments.push(segment);
+        self.log_start = start;
+        self.log_end = start;
+        self.recovery_point = start;
+        self.truncations += 1;
+        self.directory_changed = true;
+        self.recent.clear();
+        self.epochs.clear();
+        self.epochs.save(&self.directory, Durability::Process)?;
+        for offset in std::mem::take(&mut self.snapshots) {
+            producer_snapshot::remove(&self.directory, offset)?;
+        }
+        self.producers = ProducerState::at(Offset(start));
+        self.unflushed_records = 0;
+        Ok(())
+    }
+
+    pub(super) fn drop_snapshots_above(&mut self, end: i64) -> Result<(), LogError> {
+        while let Some(offset) = self.snapshots.pop_if(|offset| offset.0 > end) {
+            producer_snapshot::remove(&self.directory, offset)?;
+        }
+        Ok(())
+    }
+
+    /// Records below `start` are gone for readers; whole segments below it go with the next retention
+    /// pass. The caller has checked that `start` is not above the high watermark. Returns whether the
+    /// start moved.
+    pub fn increase_log_start_offset(&mut self, start: Offset) -> bool {
+        let start = start.0.min(self.log_end);
+        if start <= self.log_start {
+            return false;
+        }
+        self.log_start = start;
+        self.epochs.truncate_from_start(Offset(start));
+        true
+    }
+}
