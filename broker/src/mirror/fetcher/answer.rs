@@ -1,0 +1,105 @@
+//! PURE: what one partition's part of a fetch answer means (E.3 of the reference). Everything in it is
+//! untrusted; records are only looked at by their headers here, their CRC is checked once, on append.
+
+use bytes::Bytes;
+use common::ids::*;
+use protocol::ErrorCode;
+use protocol::messages::fetch_response::PartitionData;
+use protocol::record_batch::{BatchError, batches};
+
+use crate::mirror::state::{FailureKind, FailureReason, FetchStop};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Whole batches from the asked offset on; `next` is the offset to ask for then.
+    Data {
+        records: Bytes,
+        next: Offset,
+        high_watermark: Offset,
+    },
+    /// Nothing new.
+    Empty {
+        high_watermark: Offset,
+    },
+    /// Ask again later with the same epoch.
+    Retry(&'static str),
+    Stop(FetchStop),
+}
+
+pub fn interpret(answer: &PartitionData, asked: Offset) -> Outcome {
+    if answer.error_code != 0 {
+        return on_error(answer);
+    }
+    let high_watermark = Offset(answer.high_watermark.max(0));
+    let records = match &answer.records {
+        Some(records) if !records.is_empty() => records,
+        _ => return Outcome::Empty { high_watermark },
+    };
+    match whole_batches(records, asked) {
+        Ok((0, _)) => Outcome::Empty { high_watermark },
+        Ok((length, next)) => Outcome::Data { records: records.slice(..length), next, high_watermark },
+        Err(reason) => Outcome::Stop(FetchStop::Failed(reason)),
+    }
+}
+
+/// The bytes of the whole batches, and the offset behind them. A cut-off last batch is dropped. A first
+/// batch may begin below the asked offset (its head is deleted at the source): the append takes it into
+/// an empty log only.
+fn whole_batches(records: &[u8], asked: Offset) -> Result<(usize, Offset), FailureReason> {
+    let unexpected = |what: String| FailureReason::new(FailureKind::UnexpectedOffset, what);
+    let mut length = 0;
+    let mut next = asked;
+    for batch in batches(records) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(BatchError::Incomplete { .. }) => break,
+            Err(error) => return Err(FailureReason::new(FailureKind::CorruptBatch, error.to_string())),
+        };
+        let header = &batch.header;
+        if header.last_offset_delta < 0 || header.base_offset < 0 {
+            return Err(unexpected(format!(
+                "a batch from {} to {}",
+                header.base_offset,
+                header.last_offset()
+            )));
+        }
+        if header.last_offset() < next.0 {
+            return Err(unexpected(format!("a batch up to {} where {next} is next", header.last_offset())));
+        }
+        if length > 0 && header.base_offset < next.0 {
+            return Err(unexpected(format!("a batch from {} where {next} is next", header.base_offset)));
+        }
+        next = Offset(header.next_offset());
+        length += batch.bytes.len();
+    }
+    Ok((length, next))
+}
+
+fn on_error(answer: &PartitionData) -> Outcome {
+    let told_epoch =
+        (answer.current_leader.leader_epoch >= 0).then_some(LeaderEpoch(answer.current_leader.leader_epoch));
+    let moved = |epoch| Outcome::Stop(FetchStop::SourceMoved { epoch });
+    let failed = |kind, what: &str| Outcome::Stop(FetchStop::Failed(FailureReason::new(kind, what)));
+    match ErrorCode::from_code(answer.error_code) {
+        // The source is ahead of what we know: its epoch is adopted, from the answer or from Metadata.
+        Some(ErrorCode::FencedLeaderEpoch | ErrorCode::NotLeaderOrFollower) => moved(told_epoch),
+        // The source is behind what we know; an epoch never falls.
+        Some(ErrorCode::UnknownLeaderEpoch) => Outcome::Retry("UNKNOWN_LEADER_EPOCH"),
+        Some(ErrorCode::OffsetOutOfRange) => Outcome::Stop(FetchStop::OffsetOutOfRange),
+        Some(ErrorCode::OffsetMovedToTieredStorage) => {
+            failed(FailureKind::TieredStorage, "the source does not serve it to consumers")
+        }
+        Some(ErrorCode::CorruptMessage) => failed(FailureKind::CorruptBatch, "found by the source itself"),
+        // Whether the topic is gone, recreated or only moving, its metadata tells.
+        Some(
+            ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId
+            | ErrorCode::InconsistentTopicId
+            | ErrorCode::LeaderNotAvailable
+            | ErrorCode::ReplicaNotAvailable
+            | ErrorCode::KafkaStorageError,
+        ) => moved(None),
+        Some(code) => Outcome::Retry(code.name()),
+        None => Outcome::Retry("an unknown error code"),
+    }
+}

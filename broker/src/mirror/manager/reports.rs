@@ -1,0 +1,102 @@
+//! Soft state to the active controller (decision 21): a changed state at once, offsets once a second
+//! while they move.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use common::ids::*;
+use protocol::proto::controller::{ReportMirrorRequest, report_mirror_request::Partition};
+use tokio::time::Instant;
+
+use crate::mirror::lag::LagReading;
+use crate::mirror::view::ViewEntry;
+
+use super::ManagerTask;
+use super::proposals::topic_bytes;
+
+const LAG_INTERVAL: Duration = Duration::from_secs(1);
+/// A new active controller knows nothing; this bounds how long (it is also told with each change).
+const EVERYTHING_EVERY: u32 = 30;
+
+pub struct Reports {
+    changed: BTreeSet<TopicIdPartition>,
+    told: HashMap<TopicIdPartition, LagReading>,
+    next: Instant,
+    rounds: u32,
+}
+
+impl Default for Reports {
+    fn default() -> Reports {
+        let next = Instant::now() + LAG_INTERVAL;
+        Reports { changed: BTreeSet::new(), told: HashMap::new(), next, rounds: 0 }
+    }
+}
+
+impl Reports {
+    pub fn changed(&mut self, id: TopicIdPartition) {
+        self.changed.insert(id);
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        Some(self.next)
+    }
+}
+
+impl ManagerTask {
+    pub(super) fn flush_reports(&mut self) {
+        let now = Instant::now();
+        if now >= self.reports.next {
+            self.reports.next = now + LAG_INTERVAL;
+            self.reports.rounds = (self.reports.rounds + 1) % EVERYTHING_EVERY;
+            let everything = self.reports.rounds == 0;
+            for (id, entry) in self.view.all() {
+                if everything || self.reports.told.get(&id) != Some(&entry.reading()) {
+                    self.reports.changed.insert(id);
+                }
+            }
+        }
+        if self.reports.changed.is_empty() {
+            return;
+        }
+        let changed = std::mem::take(&mut self.reports.changed);
+        let mut partitions = Vec::with_capacity(changed.len());
+        for id in changed {
+            match self.view.get(id) {
+                Some(entry) => {
+                    self.reports.told.insert(id, entry.reading());
+                    partitions.push(wire(id, &entry));
+                }
+                None => {
+                    self.reports.told.remove(&id);
+                }
+            }
+        }
+        if partitions.is_empty() {
+            return;
+        }
+        let controller = self.deps.controller.clone();
+        self.runtime.spawn(async move {
+            let request = ReportMirrorRequest { partitions, ..Default::default() };
+            if let Err(why) = controller.report(request).await {
+                tracing::debug!(why, "mirror report is lost; the next one repeats it");
+            }
+        });
+    }
+}
+
+fn wire(id: TopicIdPartition, entry: &ViewEntry) -> Partition {
+    let reading = entry.reading();
+    Partition {
+        topic_id: topic_bytes(id.topic_id),
+        partition: id.partition,
+        leader_epoch: entry.leader_epoch.0,
+        association: entry.association.0,
+        state: i32::from(entry.report.state.code()),
+        source_offset: reading.source.map_or(-1, |offset| offset.0),
+        destination_offset: reading.destination.map_or(-1, |offset| offset.0),
+        reason: entry.report.reason.clone(),
+        since_ms: entry.report.since_ms,
+        attempt: i32::try_from(entry.report.attempt).unwrap_or(i32::MAX),
+        next_retry_ms: entry.report.next_retry_ms,
+    }
+}

@@ -1,0 +1,268 @@
+//! One mirror's refresh: every `mirror.metadata.refresh.interval.ms`, and at once when topics are added.
+//! A step that fails is logged, counted and tried again in the next cycle; it stops neither the other
+//! steps nor other mirrors.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::ids::*;
+use common::metadata::MetadataImage;
+use common::metadata::record::{ConfigResource, ConfigResourceType};
+use protocol::proto::controller::{ProposeMirrorRequest, propose_mirror_request as wire};
+use protocol::{Request, Response};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::mirror::deps::{ControllerLink, Metadata};
+use crate::mirror::manager::Coordination;
+use crate::mirror::metrics::MirrorMetrics;
+use crate::mirror::source::{SourceClient, SourceMetadata};
+use crate::mirror::state::SourceFailure;
+
+use super::configs;
+use super::topics::{self, MissingTopics, TopicPlan};
+
+/// Topics in one DescribeConfigs, and creations in one proposal.
+const CHUNK: usize = 100;
+/// Changes that come together are looked at together.
+const SETTLE: Duration = Duration::from_millis(20);
+/// A refresh that was woken comes at most this often.
+const LEAST_INTERVAL: Duration = Duration::from_millis(250);
+
+pub struct SyncJob {
+    pub mirror: Arc<str>,
+    pub client: Arc<SourceClient>,
+    pub metadata: Arc<dyn Metadata>,
+    pub controller: Arc<dyn ControllerLink>,
+    pub coordination: Arc<dyn Coordination>,
+    pub metrics: Arc<MirrorMetrics>,
+    pub interval: Duration,
+    pub wake: Arc<Notify>,
+    pub stop: CancellationToken,
+}
+
+type Configs = HashMap<Arc<str>, BTreeMap<String, String>>;
+
+impl SyncJob {
+    pub async fn run(self) {
+        let mut missing = MissingTopics::default();
+        let mut pending_seen = 0_usize;
+        let mut complained = String::new();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = self.cycle(&mut missing, &mut complained) => {}
+            }
+            let started = Instant::now();
+            loop {
+                tokio::select! {
+                    () = self.stop.cancelled() => return,
+                    () = tokio::time::sleep_until(started + self.interval) => break,
+                    () = self.wake.notified() => {
+                        // Only new pending topics cannot wait for the next cycle.
+                        let pending = self.pending();
+                        if pending > pending_seen || self.client.identity().source_cluster_id.is_none() {
+                            pending_seen = pending;
+                            tokio::time::sleep(SETTLE.max(LEAST_INTERVAL.saturating_sub(started.elapsed()))).await;
+                            break;
+                        }
+                        pending_seen = pending;
+                    }
+                }
+            }
+        }
+    }
+
+    fn pending(&self) -> usize {
+        let image = self.metadata.image();
+        image.pending_mirror_topics.values().filter(|mirror| **mirror == self.mirror).count()
+    }
+
+    async fn cycle(&self, missing: &mut MissingTopics, complained: &mut String) {
+        // Two brokers may believe for a moment that they coordinate; the controller makes each change
+        // idempotent, so that costs a request and nothing else.
+        if !self.coordination.coordinates(&self.mirror) {
+            return;
+        }
+        let listing = match self.listing().await {
+            Ok(listing) => listing,
+            Err(why) => {
+                missing.no_listing();
+                self.metrics.topic_metadata_refresh_errors.fetch_add(1, Ordering::Relaxed);
+                return warn!(mirror = %self.mirror, %why, "source topics are not refreshed");
+            }
+        };
+        let image = self.metadata.image();
+        let plan = topics::plan(&image, &self.mirror, &listing);
+        let complaints = plan.complaints.join("; ");
+        if complaints != *complained {
+            if !complaints.is_empty() {
+                warn!(mirror = %self.mirror, complaints, "source topics do not fit");
+            }
+            *complained = complaints;
+        }
+        // An empty listing is no evidence that anything is gone.
+        if listing.topics.is_empty() {
+            missing.no_listing();
+        } else {
+            let confirmed = self.confirm_missing(&image, &plan).await;
+            self.report_gone(missing.listed(confirmed)).await;
+        }
+        self.create_and_grow(&plan).await;
+        self.sync_configs(&plan).await;
+    }
+
+    /// The first contact is recorded before anything is done with what the source says.
+    async fn listing(&self) -> Result<SourceMetadata, SourceFailure> {
+        let found = self.client.metadata(None).await?;
+        let Some(cluster_id) = found.cluster_id.clone() else {
+            return Err(SourceFailure::CouldNotAsk("it does not tell its cluster id".to_owned()));
+        };
+        if self.client.identity().source_cluster_id.is_none() {
+            let source =
+                wire::MirrorSource { mirror: self.mirror.to_string(), source_cluster_id: cluster_id.clone() };
+            let request = ProposeMirrorRequest { sources: vec![source], ..Default::default() };
+            self.propose("first contact", request).await;
+            let image = self.metadata.image();
+            let recorded =
+                image.mirrors.get(&self.mirror).and_then(|mirror| mirror.source_cluster_id.clone());
+            if recorded.as_deref() != Some(cluster_id.as_str()) {
+                return Err(SourceFailure::CouldNotAsk("its cluster id is being recorded".to_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Each missing topic once more by its name: only a clear answer counts.
+    async fn confirm_missing(&self, image: &MetadataImage, plan: &TopicPlan) -> Vec<(TopicId, Association)> {
+        if plan.missing.is_empty() {
+            return Vec::new();
+        }
+        let Ok(by_name) = self.client.metadata(Some(&plan.missing)).await else { return Vec::new() };
+        plan.missing
+            .iter()
+            .filter_map(|name| {
+                let topic = image.topic(name)?;
+                let association = topic.mirror.as_ref()?.association;
+                topics::is_gone(topic.id, by_name.topics.get(name)).then_some((topic.id, association))
+            })
+            .collect()
+    }
+
+    async fn report_gone(&self, gone: Vec<(TopicId, Association)>) {
+        if gone.is_empty() {
+            return;
+        }
+        for (topic_id, association) in &gone {
+            info!(mirror = %self.mirror, %topic_id, association = association.0, "the topic is gone at the source");
+        }
+        let source_deleted = gone
+            .into_iter()
+            .map(|(topic_id, association)| wire::SourceDeleted {
+                topic_id: bytes::Bytes::copy_from_slice(topic_id.0.as_bytes()),
+                association: association.0,
+            })
+            .collect();
+        self.propose("deleted topics", ProposeMirrorRequest { source_deleted, ..Default::default() }).await;
+    }
+
+    async fn create_and_grow(&self, plan: &TopicPlan) {
+        for chunk in plan.creates.chunks(CHUNK) {
+            let names: Vec<Arc<str>> = chunk.iter().map(|(name, ..)| name.clone()).collect();
+            // Created with its configs, or later: never with the wrong ones.
+            let Some(configs) = self.configs_of(&names).await else { continue };
+            let creates = chunk.iter().filter_map(|(name, topic_id, partitions)| {
+                Some(wire::Create {
+                    mirror: self.mirror.to_string(),
+                    topic: name.to_string(),
+                    topic_id: bytes::Bytes::copy_from_slice(topic_id.0.as_bytes()),
+                    partitions: *partitions,
+                    configs: configs.get(name)?.clone().into_iter().collect(),
+                })
+            });
+            let creates = creates.collect();
+            self.propose("new topics", ProposeMirrorRequest { creates, ..Default::default() }).await;
+        }
+        if !plan.grows.is_empty() {
+            let grows = plan.grows.iter().map(|(_, topic_id, partitions)| wire::Grow {
+                mirror: self.mirror.to_string(),
+                topic_id: bytes::Bytes::copy_from_slice(topic_id.0.as_bytes()),
+                partitions: *partitions,
+            });
+            let grows = grows.collect();
+            self.propose("new partitions", ProposeMirrorRequest { grows, ..Default::default() }).await;
+        }
+    }
+
+    async fn sync_configs(&self, plan: &TopicPlan) {
+        let excluded = self.client.settings().excludes();
+        for chunk in plan.present.chunks(CHUNK) {
+            let Some(found) = self.configs_of(chunk).await else { continue };
+            let image = self.metadata.image();
+            let mut changes = Vec::new();
+            for (name, wanted) in &found {
+                let resource =
+                    ConfigResource { resource_type: ConfigResourceType::Topic, name: name.clone() };
+                let current = image.configs.get(&resource).map(|configs| &**configs);
+                let Some(topic) = image.topic(name) else { continue };
+                if let Some(change) = configs::difference(wanted, current, &excluded) {
+                    changes.push(wire::Configs {
+                        mirror: self.mirror.to_string(),
+                        topic_id: bytes::Bytes::copy_from_slice(topic.id.0.as_bytes()),
+                        set: change.set.into_iter().collect(),
+                        unset: change.unset,
+                    });
+                }
+            }
+            if !changes.is_empty() {
+                self.propose("configs", ProposeMirrorRequest { configs: changes, ..Default::default() })
+                    .await;
+            }
+        }
+    }
+
+    async fn configs_of(&self, topics: &[Arc<str>]) -> Option<Configs> {
+        let excluded = self.client.settings().excludes();
+        match self.client.call(Request::DescribeConfigs(configs::request(topics))).await {
+            Ok((Response::DescribeConfigs(answer), _)) => {
+                let readable = answer.results.iter().filter(|result| result.error_code == 0);
+                Some(
+                    readable
+                        .map(|result| {
+                            (Arc::from(result.resource_name.as_str()), configs::wanted(result, &excluded))
+                        })
+                        .collect(),
+                )
+            }
+            Ok(_) => None,
+            Err(why) => {
+                self.metrics.topic_config_sync_errors.fetch_add(1, Ordering::Relaxed);
+                warn!(mirror = %self.mirror, %why, "topic configs of the source are not read");
+                None
+            }
+        }
+    }
+
+    /// One bad item never blocks the rest: each has a result of its own.
+    async fn propose(&self, what: &str, request: ProposeMirrorRequest) {
+        match self.controller.propose(request).await {
+            Ok(answer) if answer.error_code == 0 => {
+                for result in answer.results {
+                    if result.error_code != 0 {
+                        warn!(mirror = %self.mirror, what, code = result.error_code, why = result.error_message, "mirror change is refused");
+                    } else if !result.error_message.is_empty() {
+                        warn!(mirror = %self.mirror, what, remark = result.error_message, "mirror change is incomplete");
+                    }
+                }
+            }
+            Ok(answer) => {
+                warn!(mirror = %self.mirror, what, code = answer.error_code, "mirror change is refused")
+            }
+            Err(why) => warn!(mirror = %self.mirror, what, why, "mirror change is not committed"),
+        }
+    }
+}
