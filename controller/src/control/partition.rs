@@ -212,20 +212,23 @@ pub struct Sender {
     pub broker_epoch: BrokerEpoch,
 }
 
-/// Refuses a request of an incarnation that is not the registered one.
+/// Refuses a request of an incarnation that is not the registered one. One that registered with a later
+/// controller than this one is not told that it is stale: a broker stops when it is.
 pub fn check_broker_epoch(image: &MetadataImage, sender: Sender) -> Result<(), ControlError> {
-    match image.brokers.get(&sender.broker_id) {
-        None => {
-            refuse(ErrorCode::BrokerIdNotRegistered, format!("broker {} is not registered", sender.broker_id))
-        }
-        Some(broker) if broker.broker_epoch != sender.broker_epoch => refuse(
+    let Sender { broker_id, broker_epoch } = sender;
+    let registered = image.brokers.get(&broker_id).map(|broker| broker.broker_epoch);
+    if registered == Some(broker_epoch) {
+        return Ok(());
+    }
+    if broker_epoch.0 > image.offset.0 {
+        return refuse(ErrorCode::NotController, format!("broker epoch {broker_epoch} is not known here"));
+    }
+    match registered {
+        None => refuse(ErrorCode::BrokerIdNotRegistered, format!("broker {broker_id} is not registered")),
+        Some(epoch) => refuse(
             ErrorCode::StaleBrokerEpoch,
-            format!(
-                "broker {} has epoch {}, not {}",
-                sender.broker_id, broker.broker_epoch, sender.broker_epoch
-            ),
+            format!("broker {broker_id} has epoch {epoch}, not {broker_epoch}"),
         ),
-        Some(_) => Ok(()),
     }
 }
 
@@ -440,7 +443,12 @@ mod tests {
         for (name, proposal, expected) in cases {
             assert_eq!(alter(&image, proposal).unwrap_err(), expected, "{name}");
         }
-        let stale = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(99) };
+        let future = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(99) };
+        assert_eq!(
+            alter_partitions(&image, &settings(), future, &[base.clone()]).unwrap_err().code,
+            ErrorCode::NotController
+        );
+        let stale = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(0) };
         assert_eq!(
             alter_partitions(&image, &settings(), stale, &[base]).unwrap_err().code,
             ErrorCode::StaleBrokerEpoch

@@ -74,7 +74,7 @@ mod tests {
         replay(&mut image, one.records);
         let two = allocate(&image, &settings(), sender).unwrap();
         assert_eq!(two.response.first.0, one.response.first.0 + BLOCK_SIZE);
-        let stale = Sender { broker_epoch: BrokerEpoch(9), ..sender };
+        let stale = Sender { broker_epoch: BrokerEpoch(0), ..sender };
         assert_eq!(allocate(&image, &settings(), stale).unwrap_err().code, ErrorCode::StaleBrokerEpoch);
     }
 

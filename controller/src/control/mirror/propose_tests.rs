@@ -84,7 +84,7 @@ fn recovering(image: &mut MetadataImage) {
 fn a_cut_is_fenced_by_leader_broker_epoch_and_leader_epoch() {
     let (image, association) = mirrored();
     let request = cut_request(&image, CutKind::Preparing, Some(association), 10);
-    let stale = Sender { broker_epoch: BrokerEpoch(9), ..SENDER };
+    let stale = Sender { broker_epoch: BrokerEpoch(0), ..SENDER };
     let refused =
         propose(&image, &settings(), stale, &[Proposal::Cut(request.clone())], &mut Numbers::default());
     assert_eq!(refused.unwrap_err().code, ErrorCode::StaleBrokerEpoch);

@@ -1,0 +1,371 @@
+//! The single writer. Everything that changes metadata passes through its loop, one event at a time:
+//! operations run on the draft, those that wait together become one entry of the log, several entries
+//! are in flight, and an answer goes out when its entry is committed.
+//!
+//! When leadership is lost, or at the first entry that had no effect, the draft and all replies are
+//! dropped; nothing is proposed twice. The writer is active again only after the fate of every entry in
+//! flight is known.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use common::clock::Clock;
+use common::ids::Term;
+use common::metadata::{MetadataBatch, codec};
+use futures::future::BoxFuture;
+use futures::stream::{FuturesOrdered, StreamExt};
+use protocol::error_code::ErrorCode;
+use raft_log::{AppendError, Leadership, RaftLog};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::listener::MetadataListener;
+use super::narrate;
+use super::operation::{
+    Committed, Operation, OperationContext, Prepared, Reply, SystemRandomness, WriteError,
+};
+use super::pending::Pending;
+use super::state::Draft;
+use crate::control::heartbeat::{ConnectionId, Heartbeats};
+use crate::control::{
+    ControlError, ControlSettings, ControllerResult, activation, broker, feature, mirror, partition,
+};
+
+/// Requests that may wait for the writer.
+const QUEUE: usize = 4096;
+/// Entries that may be in flight; further requests wait and share an entry.
+const MAX_IN_FLIGHT: usize = 16;
+const MAX_OPERATIONS_PER_ENTRY: usize = 512;
+const MAX_ENTRY_BYTES: usize = 1 << 20;
+/// The largest single request.
+pub const MAX_PAYLOAD_BYTES: usize = 24 << 20;
+
+/// What others may know of the writer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControllerStatus {
+    pub active: bool,
+    pub term: u64,
+    /// Node id of the quorum's leader.
+    pub leader: Option<u64>,
+}
+
+/// Handle of the writer. Clones share it.
+#[derive(Clone)]
+pub struct QuorumController {
+    operations: mpsc::Sender<Operation>,
+    closed_connections: mpsc::UnboundedSender<ConnectionId>,
+    status: watch::Receiver<ControllerStatus>,
+}
+
+/// How leaders are brought back to the preferred replicas.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebalance {
+    pub interval: Duration,
+    pub allowed_imbalance_percent: usize,
+}
+
+impl QuorumController {
+    /// The handle, and the loop to be spawned.
+    pub fn new(
+        raft: RaftLog,
+        listener: Arc<MetadataListener>,
+        settings: ControlSettings,
+        rebalance: Option<Rebalance>,
+        clock: Arc<dyn Clock>,
+        shutdown: CancellationToken,
+    ) -> (QuorumController, impl Future<Output = Result<(), String>> + Send + 'static) {
+        let (operations, receiver) = mpsc::channel(QUEUE);
+        let (closed_connections, closed) = mpsc::unbounded_channel();
+        let (status, status_receiver) = watch::channel(ControllerStatus::default());
+        let writer = Writer {
+            heartbeats: Heartbeats::new(settings.session_timeout_ms),
+            raft,
+            listener,
+            settings,
+            clock,
+            status,
+            draft: None,
+            pending: Pending::default(),
+            in_flight: FuturesOrdered::new(),
+            entry: Entry::default(),
+        };
+        let handle = QuorumController { operations, closed_connections, status: status_receiver };
+        (handle, writer.run(receiver, closed, rebalance, shutdown))
+    }
+
+    pub fn status(&self) -> watch::Receiver<ControllerStatus> {
+        self.status.clone()
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.status.borrow().active
+    }
+
+    /// Runs an operation on the draft; gives its response once it is committed.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        decide: impl FnOnce(&mut OperationContext<'_>) -> Result<ControllerResult<T>, ControlError>
+        + Send
+        + 'static,
+    ) -> Result<Committed<T>, WriteError> {
+        if !self.is_active() {
+            return Err(WriteError::NotController);
+        }
+        let (operation, answer) = Operation::new(name, decide);
+        self.operations.send(operation).await.map_err(|_| WriteError::NotController)?;
+        answer.await.unwrap_or(Err(WriteError::NotController))
+    }
+
+    /// A connection to the quorum listener ended. Never waits: it is called where a socket is dropped.
+    pub fn connection_closed(&self, connection: ConnectionId) {
+        let _ = self.closed_connections.send(connection);
+    }
+}
+
+type InFlight = FuturesOrdered<BoxFuture<'static, Result<u64, AppendError>>>;
+
+/// The entry that is being filled.
+#[derive(Default)]
+struct Entry {
+    payload: BytesMut,
+    replies: Vec<Waiting>,
+}
+
+/// A reply, and the lines for the log once it is true.
+struct Waiting {
+    reply: Reply,
+    offset: common::ids::MetadataOffset,
+    lines: Vec<String>,
+}
+
+struct Writer {
+    raft: RaftLog,
+    listener: Arc<MetadataListener>,
+    settings: ControlSettings,
+    clock: Arc<dyn Clock>,
+    status: watch::Sender<ControllerStatus>,
+    heartbeats: Heartbeats,
+    /// Present while active.
+    draft: Option<Draft>,
+    pending: Pending<Waiting>,
+    in_flight: InFlight,
+    entry: Entry,
+}
+
+impl Writer {
+    async fn run(
+        mut self,
+        mut operations: mpsc::Receiver<Operation>,
+        mut closed: mpsc::UnboundedReceiver<ConnectionId>,
+        rebalance: Option<Rebalance>,
+        shutdown: CancellationToken,
+    ) -> Result<(), String> {
+        let mut leadership = self.raft.leadership();
+        let mut tick =
+            tokio::time::interval(Duration::from_millis((self.settings.session_timeout_ms / 8).max(10)));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let period = rebalance.map_or(Duration::from_secs(3600), |rebalance| rebalance.interval);
+        let mut balance = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        self.follow(*leadership.borrow_and_update());
+        loop {
+            let room = self.in_flight.len() < MAX_IN_FLIGHT;
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                changed = leadership.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    self.follow(*leadership.borrow_and_update());
+                }
+                Some(ended) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    self.entry_ended(ended);
+                    if self.draft.is_none() && self.in_flight.is_empty() {
+                        self.follow(*leadership.borrow());
+                    }
+                }
+                Some(connection) = closed.recv() => self.heartbeats.connection_closed(connection),
+                _ = tick.tick() => self.tick(),
+                _ = balance.tick() => if let Some(rebalance) = rebalance {
+                    self.run_operation(Operation::internal("preferred leader", move |context| {
+                        partition::elect_preferred(context.image, context.settings, rebalance.allowed_imbalance_percent)
+                    }));
+                },
+                operation = operations.recv(), if room => {
+                    let Some(operation) = operation else { break };
+                    self.run_operation(operation);
+                    for _ in 1..MAX_OPERATIONS_PER_ENTRY {
+                        if self.entry.payload.len() >= MAX_ENTRY_BYTES {
+                            break;
+                        }
+                        let Ok(operation) = operations.try_recv() else { break };
+                        self.run_operation(operation);
+                    }
+                }
+            }
+            self.append_entry();
+        }
+        self.deactivate("shutting down");
+        Ok(())
+    }
+
+    /// Takes over what the quorum says about leadership.
+    fn follow(&mut self, now: Leadership) {
+        let leads = now.is_leader && now.ready;
+        match &self.draft {
+            Some(draft) if leads && draft.term() == Term(now.term) => {}
+            Some(_) => self.deactivate("leadership lost"),
+            None => {}
+        }
+        // Entries of an earlier draft may still become true: the new one begins after them.
+        if leads && self.draft.is_none() && self.in_flight.is_empty() {
+            self.activate(now.term);
+        }
+        self.status.send_if_modified(|status| {
+            let next = ControllerStatus {
+                active: self.draft.is_some(),
+                term: now.term,
+                leader: now.leader.map(|leader| leader.node_id),
+            };
+            let changed = *status != next;
+            *status = next;
+            changed
+        });
+    }
+
+    fn activate(&mut self, term: u64) {
+        let image = self.listener.image();
+        if let Some(problem) = feature::unsupported(&image) {
+            tracing::error!(term, "this controller cannot be active: {problem}");
+            return;
+        }
+        tracing::info!(term, offset = image.offset.0, "this controller is active");
+        self.heartbeats.restart(&image, self.clock.monotonic_ms());
+        self.draft = Some(Draft::new(Term(term), (*image).clone()));
+        self.run_operation(Operation::internal("activation", |context| {
+            activation::activate(context.image, context.settings, context.random)
+        }));
+        self.append_entry();
+    }
+
+    fn deactivate(&mut self, reason: &str) {
+        if self.draft.take().is_some() {
+            tracing::info!(reason, "this controller is no longer active");
+        }
+        let unsent = std::mem::take(&mut self.entry);
+        for waiting in unsent.replies.into_iter().chain(self.pending.take_replies()) {
+            (waiting.reply)(Err(WriteError::NotController));
+        }
+        self.status.send_if_modified(|status| std::mem::replace(&mut status.active, false));
+    }
+
+    fn run_operation(&mut self, operation: Operation) {
+        let Some(draft) = &mut self.draft else { return (operation.inactive)() };
+        let mut random = SystemRandomness;
+        let mut context = OperationContext {
+            image: draft.image(),
+            settings: &self.settings,
+            heartbeats: &mut self.heartbeats,
+            now_ms: self.clock.monotonic_ms(),
+            random: &mut random,
+        };
+        let Prepared { records, reply } = match (operation.decide)(&mut context) {
+            Ok(prepared) => prepared,
+            Err(refusal) => return refusal(),
+        };
+        let mut waiting = Waiting { reply, offset: draft.offset(), lines: Vec::new() };
+        if records.is_empty() {
+            if self.entry.replies.is_empty() {
+                if let Some(waiting) = self.pending.wait_for_newest(waiting) {
+                    (waiting.reply)(Ok(waiting.offset));
+                }
+            } else {
+                self.entry.replies.push(waiting);
+            }
+            return;
+        }
+        let batch = draft.batch(records, self.clock.now_ms());
+        let bytes = codec::encode_batches(std::slice::from_ref(&batch));
+        if bytes.len() > MAX_PAYLOAD_BYTES {
+            let error = ControlError::new(ErrorCode::PolicyViolation, "the request changes too much at once");
+            return (waiting.reply)(Err(WriteError::Refused(error)));
+        }
+        if let Err(error) = draft.replay(&batch) {
+            // Never from a request alone: `control` and `replay` disagree, which is a bug.
+            tracing::error!(operation = operation.name, "operation gives records that do not fit: {error}");
+            let error = ControlError::new(ErrorCode::UnknownServerError, error.to_string());
+            return (waiting.reply)(Err(WriteError::Refused(error)));
+        }
+        waiting.offset = batch.offset;
+        waiting.lines = self.lines(operation.name, &batch);
+        if self.entry.payload.len() + bytes.len() > MAX_PAYLOAD_BYTES {
+            self.append_entry();
+        }
+        self.entry.payload.extend_from_slice(&bytes);
+        self.entry.replies.push(waiting);
+    }
+
+    fn lines(&self, reason: &str, batch: &MetadataBatch) -> Vec<String> {
+        match &self.draft {
+            Some(draft) if tracing::enabled!(tracing::Level::INFO) => {
+                narrate::lines(reason, &batch.records, draft.image())
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn append_entry(&mut self) {
+        let Some(draft) = &self.draft else { return };
+        if self.entry.replies.is_empty() {
+            return;
+        }
+        let Entry { payload, replies } = std::mem::take(&mut self.entry);
+        let append = self.raft.append(draft.term().0, payload.freeze());
+        self.in_flight.push_back(Box::pin(append));
+        self.pending.appended(replies);
+    }
+
+    fn entry_ended(&mut self, ended: Result<u64, AppendError>) {
+        let replies = self.pending.ended();
+        let applied = match &ended {
+            Ok(index) => self.listener.applied(*index) == Some(true),
+            Err(_) => false,
+        };
+        if applied {
+            for waiting in replies {
+                for line in waiting.lines {
+                    tracing::info!("{line}");
+                }
+                (waiting.reply)(Ok(waiting.offset));
+            }
+            return;
+        }
+        for waiting in replies {
+            (waiting.reply)(Err(WriteError::NotController));
+        }
+        match ended {
+            Ok(_) => self.deactivate("an entry had no effect"),
+            Err(error) => self.deactivate(&format!("an entry was refused: {error}")),
+        }
+    }
+
+    /// Sessions that lapsed, and what could not be done before.
+    fn tick(&mut self) {
+        let Some(draft) = &self.draft else { return };
+        let lapsed = self.heartbeats.lapsed(draft.image(), self.clock.monotonic_ms());
+        let wants_state_topic = !draft.image().mirrors.is_empty()
+            && !draft.image().topics.by_name.contains_key(common::mirror_state::MIRROR_STATE_TOPIC);
+        for broker_id in lapsed {
+            self.run_operation(Operation::internal("session lapsed", move |context| {
+                broker::fence(context.image, context.settings, broker_id)
+            }));
+        }
+        if wants_state_topic {
+            self.run_operation(Operation::internal("mirror state topic", |context| {
+                mirror::create::mirror_state_topic(context.image, context.settings, context.random)
+            }));
+        }
+    }
+}
