@@ -87,6 +87,13 @@ impl BrokerServer {
     pub async fn start(config: BrokerConfig) -> Result<BrokerServer, StartError> {
         let config = Arc::new(config);
         let storage = Storage::open(&config)?;
+        info!(
+            broker = config.node_id.0,
+            cluster = storage.cluster_id,
+            directories = ?config.log_dirs,
+            version = env!("CARGO_PKG_VERSION"),
+            "starting"
+        );
         let metrics = Metrics::new();
         let bound = Bound::bind(&config).await?;
         let logs = open_logs(&config, &storage).await?;

@@ -33,7 +33,8 @@ pub fn handle(
     let results = request.resources.iter().map(|resource| {
         let mut result = DescribeConfigsResult::default()
             .with_resource_type(resource.resource_type)
-            .with_resource_name(resource.resource_name.clone());
+            .with_resource_name(resource.resource_name.clone())
+            .with_error_message(None);
         match describe(image, config, resource) {
             Ok(entries) => {
                 let shown = |entry| shown(entry, request.include_synonyms, request.include_documentation);

@@ -29,11 +29,11 @@ const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// Far above any cluster's image; a bound, so that a broken peer cannot fill the memory.
 const MAX_SNAPSHOT_BYTES: usize = 1 << 30;
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
-const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long controllers may all say that this broker is ahead of them: right after an election the
-/// new leader may not yet know that its newest entries are committed.
-pub const AHEAD_PATIENCE: Duration = Duration::from_secs(5);
+/// How long controllers may all say that this broker is ahead of them. Each has asked its quorum, but
+/// right after an election it may not yet have replayed its newest entries.
+pub const AHEAD_PATIENCE: Duration = Duration::from_secs(2);
 /// The snapshot is written when this much came since the last one, or that long ago.
 const SAVE_EVERY_BATCHES: i64 = 10_000;
 const SAVE_EVERY: Duration = Duration::from_secs(60);
@@ -262,7 +262,9 @@ impl MetadataLoader {
         let published = after.clone();
         // Applying creates and deletes logs: blocking work.
         spawn_blocking(move || publisher.publish(&before, &delta, &published)).await?;
+        let offset = after.offset.0;
         if progress.published.replace(after).is_none() {
+            info!(offset, "caught up with the metadata log to this broker's registration");
             self.caught_up.send_replace(true);
         }
         Ok(())

@@ -1,0 +1,9 @@
+//! One controller and one broker in one process, over their real sockets and files.
+
+#![allow(clippy::unwrap_used)]
+
+mod cluster;
+mod lifecycle;
+mod metadata;
+mod produce_fetch;
+mod wire;
