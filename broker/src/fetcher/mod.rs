@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod fetch_state;
+#[allow(clippy::module_inception)]
 mod fetcher;
 pub mod leader_endpoint;
 pub mod manager;

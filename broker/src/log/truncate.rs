@@ -88,6 +88,15 @@ impl Log {
         Ok(())
     }
 
+    /// Forgets epochs that began at the log end and brought no batch: on a mirror the batches to come
+    /// bring their own, which may be lower (decision 8).
+    pub fn forget_empty_epochs(&mut self) -> Result<(), LogError> {
+        self.check_online()?;
+        self.epochs.truncate_from_end(Offset(self.log_end));
+        let saved = self.epochs.save(&self.directory, Durability::Process);
+        self.failing(saved)
+    }
+
     pub(super) fn drop_snapshots_above(&mut self, end: i64) -> Result<(), LogError> {
         while let Some(offset) = self.snapshots.pop_if(|offset| offset.0 > end) {
             producer_snapshot::remove(&self.directory, offset)?;

@@ -14,10 +14,11 @@ use protocol::ErrorCode;
 use tokio::time::Instant;
 
 use super::alter_partition::{IsrQueue, isr_outcome};
+use super::append::{Append, Replicated};
 use super::deps::{IsrProposalItem, ReplicaDeps};
 use super::error::{AppendFailure, PartitionError, WaitFailure};
 use super::fetch_session::FetchSession;
-use super::partition::{Append, Partition, Replicated};
+use super::partition::Partition;
 use super::purgatory::{FetchWatch, ProduceWait};
 use super::session_cache::{SessionCache, SessionLimits};
 use super::state::{IsrOutcome, ReplicaEvent};
@@ -91,6 +92,13 @@ impl Context {
         image.brokers.get(&broker_id).is_some_and(|broker| {
             broker.is_active() && (broker_epoch.0 < 0 || broker.broker_epoch == broker_epoch)
         })
+    }
+
+    /// A broker that may join an ISR, with the epoch of its registration.
+    pub(super) fn active_broker(&self, broker_id: BrokerId) -> Option<(BrokerId, BrokerEpoch)> {
+        let image = self.image.load();
+        let broker = image.brokers.get(&broker_id).filter(|broker| broker.is_active())?;
+        Some((broker_id, broker.broker_epoch))
     }
 
     pub(super) fn register_follower(&self, broker_id: BrokerId, watch: &Arc<FetchWatch>) {

@@ -2,6 +2,7 @@
 //! waits for it.
 
 pub mod alter_partition;
+mod append;
 mod apply;
 pub mod cut;
 pub mod delete_records;

@@ -12,12 +12,13 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tracing::{debug, error, info};
 
-use super::error::{AppendFailure, PartitionError, WaitFailure};
+use super::append::replicated_result;
+use super::error::{PartitionError, WaitFailure};
 use super::manager::Context;
-use super::purgatory::{FetchWatch, Interest, ProduceWait, ProduceWaiters, WaitKey, Watchers};
+use super::purgatory::{FetchWatch, Interest, ProduceWaiters, Watchers};
 use super::state::*;
 use super::{IsrProposalItem, LossCut};
-use crate::log::{AppendError, AppendInfo, AppendOrigin, LeaderAppend, LogError, SharedLog};
+use crate::log::{AppendError, LogError, SharedLog};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionRole {
@@ -69,26 +70,11 @@ pub(super) struct Inner {
     /// Clients may write (decision 14).
     pub(super) writable: bool,
     pub(super) watchers: Watchers,
-    waiters: ProduceWaiters,
+    pub(super) waiters: ProduceWaiters,
     /// Raised by whatever a fetch could see.
     pub(super) version: u64,
     /// The leader epoch since which every appended offset has kept its meaning here.
-    tenure: LeaderEpoch,
-}
-
-/// How a produce or a coordinator appends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Append {
-    pub(super) all_in_sync: bool,
-    pub(super) origin: AppendOrigin,
-    pub(super) expected_leader_epoch: Option<LeaderEpoch>,
-}
-
-/// Whether an append has been replicated.
-pub(super) enum Replicated {
-    Known(Result<(), WaitFailure>),
-    /// Not yet; registered under this key, if that was asked for.
-    Open(Option<WaitKey>),
+    pub(super) tenure: LeaderEpoch,
 }
 
 impl Partition {
@@ -174,7 +160,7 @@ impl Partition {
         effects
     }
 
-    fn run(&self, inner: &mut Inner, effects: &[ReplicaEffect]) {
+    pub(super) fn run(&self, inner: &mut Inner, effects: &[ReplicaEffect]) {
         for effect in effects {
             match effect {
                 ReplicaEffect::Lead { leader_epoch, anew } => self.lead(inner, *leader_epoch, *anew),
@@ -302,64 +288,6 @@ impl Partition {
         if inner.state.is_serving() { Ok(()) } else { Err(PartitionError::NotLeader) }
     }
 
-    pub(super) fn append(
-        &self,
-        records: &mut [u8],
-        append: Append,
-    ) -> Result<(AppendInfo, LeaderEpoch), AppendFailure> {
-        let mut inner = self.inner.lock();
-        Partition::check_leader(&inner, append.expected_leader_epoch)?;
-        if append.origin == AppendOrigin::Client && !inner.writable {
-            return Err(AppendFailure::ReadOnlyTopic);
-        }
-        if append.all_in_sync && !inner.state.has_enough_in_sync() {
-            return Err(AppendFailure::NotEnoughReplicas {
-                in_sync: inner.state.isr().len(),
-                needed: inner.state.effective_min_isr(),
-            });
-        }
-        let leader_epoch = inner.state.leader_epoch();
-        let options = LeaderAppend {
-            leader_epoch,
-            origin: append.origin,
-            now_ms: self.context.clock.now_ms(),
-            relaxed: self.context.config.relaxed_validation,
-        };
-        let appended = inner.log.write().append_as_leader(records, options);
-        let info = appended.map_err(|error| self.append_failed(&mut inner, error))?;
-        if !info.duplicate {
-            self.appended(&mut inner, options.now_ms);
-        }
-        Ok((info, leader_epoch))
-    }
-
-    fn append_failed(&self, inner: &mut Inner, error: AppendError) -> AppendFailure {
-        if let AppendError::Storage(storage) = &error {
-            self.fail_storage(inner, storage);
-        }
-        AppendFailure::Log(error)
-    }
-
-    /// The log grew under the leader.
-    pub(super) fn appended(&self, inner: &mut Inner, now_ms: i64) {
-        let log_end_offset = inner.log.read().log_end_offset();
-        inner.version += 1;
-        inner.watchers.log_end_moved();
-        let effects = inner.state.apply(ReplicaEvent::Appended { log_end_offset, now_ms });
-        if effects.is_empty() {
-            self.changed.notify_waiters();
-        }
-        self.run(inner, &effects);
-        if let Some(leader) = inner.state.leader()
-            && leader.has_followers()
-        {
-            // A follower whose fetch was sent before it heard of this partition would go on waiting.
-            let in_sync = |follower: &BrokerId| inner.state.isr().contains(follower);
-            let silent: Vec<BrokerId> = leader.silent_followers().filter(in_sync).collect();
-            self.context.nudge(&silent);
-        }
-    }
-
     /// Disk errors end this replica's service: what is on disk is not known any more.
     pub(super) fn fail_storage(&self, inner: &mut Inner, error: &LogError) {
         error!(partition = %self, %error, "log failed");
@@ -372,35 +300,6 @@ impl Partition {
         self.visible_change(inner);
     }
 
-    /// Registers a wait for the high watermark to reach `offset`, unless the answer is known already.
-    pub(super) fn wait_for(
-        &self,
-        offset: Offset,
-        leader_epoch: LeaderEpoch,
-        register: Option<(&Arc<ProduceWait>, usize)>,
-    ) -> Replicated {
-        let mut inner = self.inner.lock();
-        if !inner.state.is_leader() || leader_epoch < inner.tenure {
-            return Replicated::Known(Err(WaitFailure::NotLeader));
-        }
-        if !inner.writable {
-            return Replicated::Known(Err(WaitFailure::ReadOnlyTopic));
-        }
-        if inner.state.high_watermark() >= offset {
-            return Replicated::Known(replicated_result(&inner.state));
-        }
-        Replicated::Open(register.map(|(wait, index)| inner.waiters.add(offset, wait, index)))
-    }
-
-    pub(super) fn cancel_wait(&self, key: WaitKey) {
-        self.inner.lock().waiters.remove(key);
-    }
-
-    /// Decision 10a: before a cut, those who wait for an acknowledgement learn that there is none.
-    pub fn fail_waiting_produces_read_only(&self) {
-        self.inner.lock().waiters.fail_all(WaitFailure::ReadOnlyTopic);
-    }
-
     /// On an unreleased mirror partition the epoch cache follows the batches; the leader's own epoch
     /// enters it with the release (decision 8).
     pub fn set_mirroring(&self, mirroring: bool) {
@@ -409,6 +308,13 @@ impl Partition {
         if was && !mirroring && inner.state.is_leader() {
             let leader_epoch = inner.state.leader_epoch();
             self.start_epoch(&mut inner, leader_epoch);
+        }
+        if mirroring && !was {
+            // An epoch of our own without a batch would stand above the source's.
+            let forgotten = inner.log.write().forget_empty_epochs();
+            if let Err(error) = forgotten {
+                self.fail_storage(&mut inner, &error);
+            }
         }
         if was != mirroring {
             self.changed.notify_waiters();
@@ -434,10 +340,6 @@ impl Partition {
     pub(super) fn unwatch(&self, watch: &Arc<FetchWatch>, slot: u32) {
         self.inner.lock().watchers.remove(watch, slot);
     }
-}
-
-fn replicated_result(state: &ReplicaState) -> Result<(), WaitFailure> {
-    if state.has_enough_in_sync() { Ok(()) } else { Err(WaitFailure::NotEnoughReplicasAfterAppend) }
 }
 
 impl std::fmt::Display for Partition {

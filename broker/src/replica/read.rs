@@ -68,10 +68,8 @@ impl Partition {
     pub fn read(&self, request: &ReadRequest) -> Result<ReadResult, ReadFailure> {
         let mut inner = self.lock();
         Partition::check_leader(&inner, request.leader_epoch)?;
-        if let Reader::Follower { .. } = request.reader {
-            if let Some(diverging) = self.follower_position(&mut inner, request)? {
-                return Ok(ReadResult { diverging: Some(diverging), ..position(&inner) });
-            }
+        if let Some(diverging) = self.follower_position(&mut inner, request)? {
+            return Ok(ReadResult { diverging: Some(diverging), ..position(&inner) });
         }
         let mut result = position(&inner);
         let upper = match request.reader {

@@ -59,10 +59,11 @@ impl ReplicaManager {
         let now_ms = self.context.clock.now_ms();
         for partition in self.partitions() {
             let mut inner = partition.lock();
-            let looks =
-                inner.state.leader().is_some_and(|leader| leader.has_followers() || leader.is_recovering());
-            if looks {
-                partition.apply(&mut inner, ReplicaEvent::LagCheck { now_ms });
+            let Some(leader) = inner.state.leader() else { continue };
+            if leader.has_followers() || leader.is_recovering() {
+                let absent = leader.absent(inner.state.isr());
+                let active = absent.filter_map(|broker| self.context.active_broker(broker)).collect();
+                partition.apply(&mut inner, ReplicaEvent::LagCheck { now_ms, active });
             }
         }
         if let Some(batch) = self.context.isr_queue.tick() {

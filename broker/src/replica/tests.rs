@@ -1,5 +1,6 @@
 //! Replicas with real logs, alone and as clusters that replicate over loopback.
 
+mod apis;
 mod cluster;
 mod cuts;
 mod fetching;

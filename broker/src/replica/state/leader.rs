@@ -152,6 +152,11 @@ impl LeaderState {
         !self.followers.is_empty()
     }
 
+    /// Replicas outside of this ISR.
+    pub fn absent<'a>(&'a self, isr: &'a [BrokerId]) -> impl Iterator<Item = BrokerId> + 'a {
+        self.followers.keys().copied().filter(|follower| !isr.contains(follower))
+    }
+
     /// Followers that have not fetched under this leader epoch yet.
     pub fn silent_followers(&self) -> impl Iterator<Item = BrokerId> + '_ {
         let silent = self.followers.iter().filter(|(_, progress)| progress.log_end_offset.is_none());
@@ -266,9 +271,13 @@ impl ReplicaState {
         effects.push(ReplicaEffect::ProposeIsr(proposal));
     }
 
-    pub(super) fn lag_check(&mut self, now_ms: i64) -> Vec<ReplicaEffect> {
+    pub(super) fn lag_check(
+        &mut self,
+        now_ms: i64,
+        active: &[(BrokerId, BrokerEpoch)],
+    ) -> Vec<ReplicaEffect> {
         let mut effects = Vec::new();
-        let Role::Leader(leader) = &self.role else { return effects };
+        let Role::Leader(leader) = &mut self.role else { return effects };
         if leader.recovering {
             // The proposal, or its answer, may have been lost; asking again is harmless.
             let offset = self.high_watermark;
@@ -286,8 +295,23 @@ impl ReplicaState {
                 self.propose(remaining, &mut effects);
             }
         }
+        self.readmit(active, &mut effects);
         self.advance_high_watermark(now_ms, &mut effects);
         effects
+    }
+
+    /// A follower at the end of an idle log has nothing to fetch, so no fetch of it comes to show that it
+    /// may join: whoever was refused, or taken out, comes back here.
+    fn readmit(&mut self, active: &[(BrokerId, BrokerEpoch)], effects: &mut Vec<ReplicaEffect>) {
+        for (follower, broker_epoch) in active {
+            let Role::Leader(leader) = &mut self.role else { return };
+            let Some(progress) = leader.followers.get_mut(follower) else { continue };
+            let is_at_end = progress.log_end_offset == Some(self.log_end_offset);
+            if is_at_end && progress.broker_epoch.is_none_or(|known| known == *broker_epoch) {
+                progress.eligible = true;
+                self.propose_expansion(*follower, effects);
+            }
+        }
     }
 
     pub(super) fn isr_answered(

@@ -45,6 +45,10 @@ fn appended(log_end_offset: i64, now_ms: i64) -> ReplicaEvent {
     ReplicaEvent::Appended { log_end_offset: Offset(log_end_offset), now_ms }
 }
 
+fn lag_check(now_ms: i64) -> ReplicaEvent {
+    ReplicaEvent::LagCheck { now_ms, active: Vec::new() }
+}
+
 fn lead(leader_epoch: i32, anew: bool) -> ReplicaEffect {
     ReplicaEffect::Lead { leader_epoch: LeaderEpoch(leader_epoch), anew }
 }

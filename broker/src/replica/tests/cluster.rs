@@ -62,7 +62,6 @@ pub struct Cluster {
     image: Mutex<Arc<MetadataImage>>,
     deltas: Mutex<Vec<(Arc<MetadataImage>, MetadataDelta)>>,
     pub loss_cuts: Mutex<Vec<LossCut>>,
-    pub min_insync_replicas: usize,
 }
 
 /// Hands proposals to the cluster, in a task of their own as the real ones are.
@@ -98,7 +97,6 @@ impl Cluster {
             image: Mutex::default(),
             deltas: Mutex::default(),
             loss_cuts: Mutex::default(),
-            min_insync_replicas,
         });
         *weak.lock() = Arc::downgrade(&cluster);
         for broker in &cluster.brokers {

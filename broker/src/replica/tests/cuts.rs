@@ -159,3 +159,19 @@ async fn a_release_makes_the_partition_writable() {
     let asked = cluster.partition(1, 0).end_offset_for_epoch(None, epoch).expect("leader");
     assert_eq!(asked, Some((epoch, Offset(1))));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_own_epoch_without_a_batch_does_not_stand_above_the_sources() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster.create_topic(1);
+    for _ in 0..5 {
+        cluster.commit(vec![Cluster::elect(1)]);
+    }
+    cluster.add_to_mirror();
+    let partition = cluster.partition(1, 0);
+    let epoch = partition.status().leader_epoch;
+    assert_eq!(epoch, LeaderEpoch(5));
+    // A plain source that never had an election.
+    partition.append_mirrored(epoch, &mirrored(0, 0, 3)).expect("mirrored");
+    assert_eq!(partition.status().latest_batch_epoch, Some(LeaderEpoch(0)));
+}

@@ -15,7 +15,7 @@ fn counterexample_04_a_deposed_leader_cuts_nothing_and_acknowledges_nothing() {
     // Whatever its tasks still do in the belief of leading under epoch 5.
     assert_eq!(state.apply(appended(101, 2)), ignored(Ignored::WrongRole));
     assert_eq!(state.apply(fetched(2, 5, 101, 2)), ignored(Ignored::WrongRole));
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 999_999 }), vec![]);
+    assert_eq!(state.apply(lag_check(999_999)), vec![]);
     assert_eq!((state.log_end_offset(), state.high_watermark()), (Offset(100), Offset(80)));
 }
 
@@ -76,7 +76,7 @@ fn counterexample_19_an_unclean_leader_serves_nothing_before_its_loss_cut() {
     assert!(state.is_leader() && !state.is_serving());
     // It grows no ISR, commits nothing, and asks again.
     assert_eq!(state.apply(fetched(2, 6, 100, 1)), vec![]);
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 2 }), vec![propose]);
+    assert_eq!(state.apply(lag_check(2)), vec![propose]);
     assert_eq!(state.high_watermark(), Offset(80));
     // It dies before the cut; whoever is elected next, cleanly, is still recovering.
     let mut other = fresh();

@@ -85,7 +85,10 @@ impl World {
                 };
                 vec![answered(proposal.leader_epoch.0, proposal.partition_epoch.0, outcome)]
             }
-            Step::Lag => vec![ReplicaEvent::LagCheck { now_ms: self.now_ms }],
+            Step::Lag => vec![ReplicaEvent::LagCheck {
+                now_ms: self.now_ms,
+                active: vec![(BrokerId(3), BrokerEpoch(30))],
+            }],
             Step::Cut(back) => {
                 self.leader_epoch += 1;
                 self.partition_epoch += 1;

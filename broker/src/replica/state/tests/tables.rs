@@ -21,7 +21,7 @@ fn a_single_replica_commits_what_it_appends() {
     // min.insync.replicas is never more than there are replicas.
     assert!(state.has_enough_in_sync());
     assert_eq!(state.apply(appended(7, 1)), vec![moved(7)]);
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 1_000_000 }), vec![]);
+    assert_eq!(state.apply(lag_check(1_000_000)), vec![]);
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn who_lags_for_too_long_leaves_the_isr() {
     state.apply(fetched(2, 5, 100, 1));
     state.apply(fetched(3, 5, 100, 1));
     // Idle for an hour: nobody lags, nobody is asked anything.
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 3_600_000 }), vec![]);
+    assert_eq!(state.apply(lag_check(3_600_000)), vec![]);
     state.apply(appended(110, 3_600_000));
     // The lag begins with the append, not with the last fetch.
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 3_600_001 }), vec![]);
+    assert_eq!(state.apply(lag_check(3_600_001)), vec![]);
     state.apply(fetched(2, 5, 110, 3_600_002));
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 3_630_000 }), vec![]);
+    assert_eq!(state.apply(lag_check(3_630_000)), vec![]);
     let shrunk = proposed(5, 1, &[(1, None), (2, Some(20))]);
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 3_630_001 }), vec![shrunk]);
+    assert_eq!(state.apply(lag_check(3_630_001)), vec![shrunk]);
     // Until it is committed the lagging one still counts.
     assert_eq!(state.high_watermark(), Offset(100));
     let isr = ids(&[1, 2]);
@@ -135,7 +135,7 @@ fn a_follower_that_keeps_up_with_a_busy_leader_does_not_lag() {
         state.apply(fetched(2, 5, at_last_fetch, now_ms + 2));
         assert!(
             !state
-                .apply(ReplicaEvent::LagCheck { now_ms: now_ms + 3 })
+                .apply(lag_check(now_ms + 3))
                 .iter()
                 .any(|effect| matches!(effect, ReplicaEffect::ProposeIsr(_))),
             "second {second}"
@@ -159,7 +159,7 @@ fn a_follower_about_to_join_holds_the_high_watermark_for_a_moment() {
     // It has just shown that it keeps up: appends wait for it, so that it can join.
     assert_eq!(state.apply(appended(110, 20)), vec![]);
     // But not for ever.
-    assert_eq!(state.apply(ReplicaEvent::LagCheck { now_ms: 2_000 }), vec![moved(110)]);
+    assert_eq!(state.apply(lag_check(2_000)), vec![moved(110)]);
 }
 
 #[test]
@@ -239,4 +239,26 @@ fn a_removed_replica_no_longer_counts() {
     let changed = ReplicaEffect::IsrChanged { isr: ids(&[1, 2]), partition_epoch: PartitionEpoch(2) };
     assert_eq!(state.apply(assigned(without_3, 2)), vec![changed, moved(100)]);
     assert_eq!(state.apply(fetched(3, 5, 100, 3)), ignored(Ignored::NotAReplica));
+}
+
+#[test]
+fn a_follower_of_an_idle_log_is_readmitted_without_a_fetch() {
+    let mut state = leader(&[1, 2]);
+    state.apply(fetched(2, 5, 100, 1));
+    state.apply(fetched(3, 5, 100, 2));
+    state.apply(answered(5, 1, IsrOutcome::Refused));
+    let active = |broker_epoch: i64| ReplicaEvent::LagCheck {
+        now_ms: 60_000,
+        active: vec![(BrokerId(3), BrokerEpoch(broker_epoch))],
+    };
+    // Another process by now: it has to fetch first.
+    assert_eq!(state.apply(active(31)), vec![]);
+    let members = [(1, None), (2, Some(20)), (3, Some(30))];
+    assert_eq!(state.apply(active(30)), vec![proposed(5, 1, &members)]);
+    assert_eq!(state.apply(active(30)), vec![]);
+    // One that is behind does not come back so.
+    let mut state = leader(&[1, 2]);
+    state.apply(fetched(2, 5, 100, 1));
+    state.apply(fetched(3, 5, 90, 2));
+    assert_eq!(state.apply(active(30)), vec![]);
 }
