@@ -145,9 +145,8 @@ impl Cluster {
     }
 
     fn voters(&self) -> String {
-        let voter = |index: i32| {
-            format!("{}@{}:{}", FIRST_CONTROLLER + index, self.host, QUORUM_PORT + index as u16)
-        };
+        let voter =
+            |index: i32| format!("{}@{}:{}", FIRST_CONTROLLER + index, self.host, QUORUM_PORT + index as u16);
         (0..self.spec.controllers).map(voter).collect::<Vec<_>>().join(",")
     }
 
@@ -256,6 +255,21 @@ impl Cluster {
         format!("{}:{}", self.host, CONTROLLER_PORT + (id - FIRST_CONTROLLER) as u16)
     }
 
+    /// Where a node serves /metrics, /livez and /readyz.
+    pub fn metrics_address(&self, id: i32) -> String {
+        let port = if id >= FIRST_CONTROLLER {
+            METRICS_PORT + 50 + (id - FIRST_CONTROLLER) as u16
+        } else {
+            METRICS_PORT + id as u16
+        };
+        format!("{}:{port}", self.host)
+    }
+
+    /// Where a controller serves the quorum and the brokers.
+    pub fn quorum_address(&self, id: i32) -> String {
+        format!("{}:{}", self.host, QUORUM_PORT + (id - FIRST_CONTROLLER) as u16)
+    }
+
     /// The Kafka addresses of all brokers.
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<_> = self.brokers().into_iter().map(|id| self.broker_address(id)).collect();
@@ -264,7 +278,8 @@ impl Cluster {
 
     /// The Kafka addresses of all controllers.
     pub fn bootstrap_controller(&self) -> String {
-        let addresses: Vec<_> = self.controllers().into_iter().map(|id| self.controller_address(id)).collect();
+        let addresses: Vec<_> =
+            self.controllers().into_iter().map(|id| self.controller_address(id)).collect();
         addresses.join(",")
     }
 
@@ -296,7 +311,7 @@ impl Drop for Cluster {
             }
         }
         // A failed test's logs are worth more than a tidy disk, when asked for.
-        if std::thread::panicking() && std::env::var_os("KAGAMI_KEEP").is_some() {
+        if std::env::var_os("KAGAMI_KEEP").is_some() {
             self.directory.disable_cleanup(true);
         }
     }

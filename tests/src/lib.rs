@@ -1,5 +1,12 @@
 //! Whole clusters of real processes, for tests: start them, break them, look at what they hold.
 
+pub mod client;
 pub mod cluster;
 pub mod eventually;
+pub mod foreign;
+pub mod interop;
+pub mod kafka;
 pub mod ports;
+pub mod process;
+pub mod raw;
+pub mod segments;

@@ -1,0 +1,91 @@
+//! Kagami as the source: bytes, kills, failover; no transactions.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use protocol::record_batch::BatchBuilder;
+
+use super::mirroring::{
+    MIRROR, active_controller, caught_up, ensure_replicas_hold, equal_replicas, kagami, leader_of, mirror,
+    read_below, start,
+};
+use super::note;
+use crate::cluster::ClusterSpec;
+use crate::foreign;
+use crate::segments;
+
+const TOPIC: &str = "orders";
+const PARTITIONS: i32 = 3;
+const LIMIT: Duration = Duration::from_secs(40);
+
+pub async fn run() -> Result<()> {
+    let (mut there, mut source) = start(ClusterSpec::new(1, 1)).await?;
+    let (mut here, mut client) = start(ClusterSpec::new(3, 3)).await?;
+    source.create_topic(TOPIC, PARTITIONS, 1, &[("segment.bytes", "1048576")]).await?;
+    for compression in ["none", "zstd", "lz4"] {
+        foreign::producer_perf(&there.bootstrap(), TOPIC, 10_000, 100, compression).await?;
+    }
+    mirror(&here, &there.bootstrap(), TOPIC).await?;
+    let ends = caught_up(&mut source, &mut client, TOPIC, PARTITIONS, LIMIT).await?;
+    let ids = (source.topic_id(TOPIC).await?, client.topic_id(TOPIC).await?);
+    ensure!(ids.0 == ids.1, "topic id {} at the source, {} here", ids.0, ids.1);
+    let source_broker = there.brokers()[0];
+    let expected = read_below(&there.data_directory(source_broker), TOPIC, &ends)?;
+    ensure_replicas_hold(&here, TOPIC, &expected, true).await?;
+    note(&format!("copied to {ends:?}"));
+
+    // The source's broker dies and comes back under a new leader epoch; here a controller and a leader die.
+    there.kill(source_broker)?;
+    there.start_node(source_broker)?;
+    let controller = active_controller(&here).await?;
+    let leader = leader_of(&mut client, TOPIC, 0).await?;
+    here.kill(controller)?;
+    here.kill(leader)?;
+    source.forget_leaders();
+    source.await_brokers(1, LIMIT).await?;
+    source.await_leaders(TOPIC, PARTITIONS).await?;
+    foreign::producer_perf(&there.bootstrap(), TOPIC, 3_000, 100, "gzip").await?;
+    for partition in 0..PARTITIONS {
+        let batch = BatchBuilder::new().record(1, None, Some(b"after the restart")).build();
+        let produced = source.produce(TOPIC, partition, batch).await?;
+        ensure!(produced.error_code == 0, "produce at the source: {produced:?}");
+    }
+    client.forget_leaders();
+    let ends =
+        caught_up(&mut source, &mut client, TOPIC, PARTITIONS, LIMIT).await.context("after the kills")?;
+    here.start_node(controller)?;
+    here.start_node(leader)?;
+    client.await_isr(TOPIC, 3, LIMIT).await?;
+    let expected = read_below(&there.data_directory(source_broker), TOPIC, &ends)?;
+    ensure_replicas_hold(&here, TOPIC, &expected, true).await?;
+    let epochs = segments::summarize(&expected[0])?.leader_epochs;
+    ensure!(epochs.len() > 1, "the source's restart gave no new leader epoch: {epochs:?}");
+    kagami(&["verify", "--bootstrap-server", &here.bootstrap(), "--mirror", MIRROR]).await?;
+    note("verified after kills on both sides");
+
+    there.kill(source_broker)?;
+    let controllers = here.bootstrap_controller();
+    kagami(&[
+        "mirror",
+        "remove",
+        "--bootstrap-controller",
+        &controllers,
+        "--mirror",
+        MIRROR,
+        "--all",
+        "--wait",
+    ])
+    .await?;
+    for (partition, end) in ends.iter().enumerate() {
+        let batch = BatchBuilder::new().record(1, None, Some(b"first after the failover")).build();
+        client.forget_leaders();
+        let produced = client.produce(TOPIC, partition as i32, batch).await?;
+        ensure!(
+            produced.error_code == 0 && produced.base_offset == *end,
+            "{produced:?}, expected offset {end}"
+        );
+    }
+    ensure_replicas_hold(&here, TOPIC, &expected, false).await?;
+    equal_replicas(&here, TOPIC, PARTITIONS).await?;
+    Ok(())
+}

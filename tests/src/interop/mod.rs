@@ -1,0 +1,66 @@
+//! Scenarios against real Apache Kafka and stock clients. Each stands alone, starts what it needs and leaves
+//! nothing behind.
+
+mod bad_input;
+mod chain;
+mod dump_tool;
+mod kill_loop;
+mod mirror_kafka;
+mod mirror_kagami;
+mod mirroring;
+mod tools;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::Result;
+
+type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+pub struct Scenario {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// A scenario that takes longer has failed.
+    pub limit: Duration,
+    run: fn() -> Run,
+}
+
+impl Scenario {
+    pub fn run(&self) -> Run {
+        (self.run)()
+    }
+}
+
+macro_rules! scenarios {
+    ($($name:literal, $seconds:literal, $run:path, $about:literal;)*) => {
+        vec![$(Scenario {
+            name: $name,
+            about: $about,
+            limit: Duration::from_secs($seconds),
+            run: || Box::pin($run()),
+        },)*]
+    };
+}
+
+/// All scenarios, in the order in which they run.
+pub fn scenarios() -> Vec<Scenario> {
+    scenarios! {
+        "mirror-kafka-4.4", 420, mirror_kafka::kafka_4_4, "a topic of Kafka 4.4 mirrored, through kills, to a failover";
+        "mirror-kafka-3.6.2", 180, mirror_kafka::kafka_3_6, "the same in small with a source that answers no CurrentLeader";
+        "mirror-kafka-2.8.2", 180, mirror_kafka::kafka_2_8, "the same in small with a source whose Fetch knows no topic ids";
+        "mirror-kagami", 120, mirror_kagami::run, "Kagami as the source";
+        "chain", 180, chain::run, "Kafka to Kagami to Kagami, transactions carried along";
+        "tools-kcat", 120, tools::kcat, "kcat's round trips in every codec";
+        "tools-java", 420, tools::java, "Kafka's own tools";
+        "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
+        "kill-loop", 400, kill_loop::run, "kill -9 of every process in turn under acks=all load";
+        "bad-input", 180, bad_input::run, "what no client should send";
+    }
+}
+
+/// Where a scenario is, on standard error: a line for a person who waits.
+#[allow(clippy::print_stderr)]
+pub fn note(line: &str) {
+    eprintln!("   {line}");
+}
