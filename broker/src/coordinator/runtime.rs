@@ -234,13 +234,16 @@ impl<S: Shard> ShardTask<S> {
         }
     }
 
-    /// Replays the log up to its end: a leader's whole log will be committed.
+    /// Replays the log up to its end.
     async fn load(&self) -> Result<(Arc<dyn CoordinatorLog>, S), String> {
         let log = self.logs.open(self.partition).ok_or("this broker has no such partition")?;
         let mut shard = S::empty();
+        // A new leader's whole log will be committed; what is read from here on is.
+        let end = log.log_end_offset();
+        log.committed(self.leader_epoch, end, self.write_timeout).await.map_err(|error| error.to_string())?;
         let mut next = log.log_start_offset();
         let mut records = 0_u64;
-        while next < log.log_end_offset() {
+        while next < end {
             let bytes = log.read(next, LOAD_BYTES).map_err(|error| error.to_string())?;
             let before = next;
             for batch in batches(&bytes) {

@@ -53,7 +53,9 @@ pub trait LocalPartition: Send + Sync {
     fn append_mirrored(&self, under: LeaderEpoch, records: &[u8]) -> Result<Appended, MirrorAppendError>;
     fn restart_log_at(&self, under: LeaderEpoch, offset: Offset) -> Result<(), MirrorAppendError>;
     fn fail_waiting_produces_read_only(&self);
-    fn decided_cut_point(&self) -> Offset;
+    /// The source's log start moved up within our log: ours follows.
+    fn raise_log_start(&self, under: LeaderEpoch, offset: Offset);
+    fn decided_cut_point(&self) -> Result<Offset, LocalReadError>;
     fn fetched_under_epoch(&self, epoch: LeaderEpoch) -> bool;
     /// Whole batches from the one that holds `from`, up to `upper`, at most `max_bytes` but at least
     /// one batch. Empty at the end.
@@ -133,6 +135,7 @@ pub trait SourceConnector: Send + Sync {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectSettings {
+    pub connect_timeout: Duration,
     pub request_timeout: Duration,
     /// A longer answer closes the connection before it is read.
     pub max_response_bytes: usize,

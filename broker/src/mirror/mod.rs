@@ -7,13 +7,17 @@
 pub mod coordinator;
 pub mod deps;
 pub mod fetcher;
+pub mod glue;
 pub mod lag;
 pub mod leaders;
 pub mod manager;
 pub mod metrics;
 pub mod source;
 pub mod state;
+pub mod subsystem;
 pub mod sync;
+pub mod verify;
 pub mod view;
 
 pub use manager::{MirrorDeps, MirrorManager, MirrorManagerConfig};
+pub use subsystem::Mirroring;

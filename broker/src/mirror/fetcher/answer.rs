@@ -9,17 +9,24 @@ use protocol::record_batch::{BatchError, batches};
 
 use crate::mirror::state::{FailureKind, FailureReason, FetchStop};
 
+/// Where the source's log stands, as told with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceEnds {
+    pub log_start: Offset,
+    pub high_watermark: Offset,
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// Whole batches from the asked offset on; `next` is the offset to ask for then.
     Data {
         records: Bytes,
         next: Offset,
-        high_watermark: Offset,
+        source: SourceEnds,
     },
     /// Nothing new.
     Empty {
-        high_watermark: Offset,
+        source: SourceEnds,
     },
     /// Ask again later with the same epoch.
     Retry(&'static str),
@@ -30,14 +37,17 @@ pub fn interpret(answer: &PartitionData, asked: Offset) -> Outcome {
     if answer.error_code != 0 {
         return on_error(answer);
     }
-    let high_watermark = Offset(answer.high_watermark.max(0));
+    let source = SourceEnds {
+        log_start: Offset(answer.log_start_offset.max(0)),
+        high_watermark: Offset(answer.high_watermark.max(0)),
+    };
     let records = match &answer.records {
         Some(records) if !records.is_empty() => records,
-        _ => return Outcome::Empty { high_watermark },
+        _ => return Outcome::Empty { source },
     };
     match whole_batches(records, asked) {
-        Ok((0, _)) => Outcome::Empty { high_watermark },
-        Ok((length, next)) => Outcome::Data { records: records.slice(..length), next, high_watermark },
+        Ok((0, _)) => Outcome::Empty { source },
+        Ok((length, next)) => Outcome::Data { records: records.slice(..length), next, source },
         Err(reason) => Outcome::Stop(FetchStop::Failed(reason)),
     }
 }

@@ -2,7 +2,7 @@
 //! still on its way for the old one finds it closed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
 use bytes::Bytes;
 use common::ids::*;
@@ -27,6 +27,8 @@ pub struct FetchSlot {
     events: EventSink,
     open: AtomicBool,
     succeeded: AtomicBool,
+    /// The highest log start the source told.
+    source_log_start: AtomicI64,
     /// Held while appending: who has closed the slot and taken this once knows that nothing of it will
     /// be appended any more (decision 10a).
     appending: Mutex<()>,
@@ -54,6 +56,7 @@ impl FetchSlot {
             events,
             open: AtomicBool::new(true),
             succeeded: AtomicBool::new(false),
+            source_log_start: AtomicI64::new(0),
             appending: Mutex::new(()),
         }
     }
@@ -85,12 +88,26 @@ impl FetchSlot {
     }
 
     /// An answer without error arrived.
-    pub fn succeeded(&self, source_high_watermark: Offset) {
+    pub fn succeeded(&self, source_high_watermark: Offset, source_log_start: Offset) {
         self.lag.source_is_at(source_high_watermark);
+        self.follow_log_start(source_log_start);
         if !self.succeeded.swap(true, Ordering::AcqRel) && self.is_open() {
             self.lag.destination_is_at(self.partition.status().log_end_offset);
             (self.events)(self.id, MirrorEvent::FetchSucceeded { token: self.token });
         }
+    }
+
+    /// What was deleted at the source is deleted here, up to our own end.
+    fn follow_log_start(&self, source_log_start: Offset) {
+        if source_log_start.0 <= self.source_log_start.fetch_max(source_log_start.0, Ordering::AcqRel) {
+            return;
+        }
+        let guard = self.appending.lock();
+        if self.is_open() && self.partition.status().log_start_offset < source_log_start {
+            let under = LeaderEpoch(self.leader_epoch.load(Ordering::Acquire));
+            self.partition.raise_log_start(under, source_log_start);
+        }
+        drop(guard);
     }
 
     /// Appends whole batches that begin at `from`. Nothing is done once the slot is closed.

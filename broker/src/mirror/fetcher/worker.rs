@@ -227,13 +227,15 @@ impl Worker {
                     continue;
                 }
                 match interpret(&answer, fetching.next) {
-                    Outcome::Data { records, next, high_watermark } => {
-                        fetching.slot.succeeded(high_watermark);
+                    Outcome::Data { records, next, source } => {
+                        fetching.slot.succeeded(source.high_watermark, source.log_start);
                         self.metrics.bytes.fetch_add(records.len() as u64, Ordering::Relaxed);
                         parts.push((fetching.slot.clone(), fetching.next, records));
                         fetching.next = next;
                     }
-                    Outcome::Empty { high_watermark } => fetching.slot.succeeded(high_watermark),
+                    Outcome::Empty { source } => {
+                        fetching.slot.succeeded(source.high_watermark, source.log_start)
+                    }
                     Outcome::Retry(why) => {
                         warn!(mirror = %self.client.mirror, partition = %id, source = self.address, why, "mirror fetch is refused, retrying");
                         fetching.resume_at = Some(Instant::now() + self.backoff());

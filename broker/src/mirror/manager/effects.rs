@@ -104,12 +104,13 @@ impl ManagerTask {
             }
             MirrorEffect::AwaitHighWatermark { token } => self.watch(id, token, |partition, token| {
                 let status = partition.status();
-                let reached = status.is_leader && status.high_watermark >= status.log_end_offset;
-                reached.then(|| MirrorEvent::HighWatermarkAtEnd {
-                    token,
-                    cut_point: partition.decided_cut_point(),
-                    highest_batch_epoch: status.latest_batch_epoch,
-                })
+                if !status.is_leader || status.high_watermark < status.log_end_offset {
+                    return None;
+                }
+                // A log that cannot be read keeps the partition waiting: its directory is failing.
+                let cut_point = partition.decided_cut_point().ok()?;
+                let highest_batch_epoch = status.latest_batch_epoch;
+                Some(MirrorEvent::HighWatermarkAtEnd { token, cut_point, highest_batch_epoch })
             }),
             MirrorEffect::AwaitReplicas { token, epoch, high_watermark_at_end } => {
                 self.watch(id, token, move |partition, token| {

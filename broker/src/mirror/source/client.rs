@@ -114,8 +114,10 @@ impl SourceClient {
         client_id: &str,
         max_response_bytes: usize,
     ) -> Result<Checked, SourceFailure> {
-        let request_timeout = self.settings.load().request_timeout;
-        let options = ConnectSettings { request_timeout, max_response_bytes };
+        let settings = self.settings.load_full();
+        let request_timeout = settings.request_timeout;
+        let connect_timeout = settings.connect_timeout.min(QUESTION_TIMEOUT);
+        let options = ConnectSettings { connect_timeout, request_timeout, max_response_bytes };
         let connecting = self.connector.connect(address, client_id, options);
         let mut connection = connecting.await.map_err(|error| SourceFailure::CouldNotAsk(error.0))?;
         let metadata =

@@ -8,7 +8,7 @@ use protocol::messages::DescribeConfigsRequest;
 use protocol::messages::describe_configs_request::DescribeConfigsResource;
 use protocol::messages::describe_configs_response::DescribeConfigsResult;
 
-use crate::mirror::source::settings::ExcludedKeys;
+use crate::mirror::source::SourceSettings;
 
 const TOPIC: i8 = 2;
 /// Set on the topic itself, not inherited.
@@ -33,7 +33,7 @@ pub fn request(topics: &[std::sync::Arc<str>]) -> DescribeConfigsRequest {
 }
 
 /// What is set on the source's topic and copied.
-pub fn wanted(result: &DescribeConfigsResult, excluded: &ExcludedKeys) -> BTreeMap<String, String> {
+pub fn wanted(result: &DescribeConfigsResult, excluded: &SourceSettings) -> BTreeMap<String, String> {
     result
         .configs
         .iter()
@@ -54,7 +54,7 @@ pub struct ConfigChange {
 pub fn difference(
     wanted: &BTreeMap<String, String>,
     current: Option<&ConfigMap>,
-    excluded: &ExcludedKeys,
+    excluded: &SourceSettings,
 ) -> Option<ConfigChange> {
     let value_here = |key: &String| current.and_then(|current| current.get(key));
     let set: BTreeMap<String, String> = wanted
@@ -74,7 +74,6 @@ pub fn difference(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mirror::source::SourceSettings;
     use protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 
     fn source(entries: &[(&'static str, &'static str, i8)]) -> DescribeConfigsResult {
@@ -92,13 +91,17 @@ mod tests {
         result
     }
 
+    fn default_settings() -> SourceSettings {
+        SourceSettings::of(&here(&[("bootstrap.servers", "a:1")]))
+    }
+
     fn here(pairs: &[(&str, &str)]) -> ConfigMap {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
     #[test]
     fn case_25_what_is_set_on_the_topic_is_copied_except_excluded_keys() {
-        let excluded = SourceSettings::of(&ConfigMap::new()).excludes();
+        let excluded = default_settings();
         let source = source(&[
             ("retention.ms", "60000", 1),
             ("min.insync.replicas", "2", 1),
@@ -117,7 +120,7 @@ mod tests {
 
     #[test]
     fn equal_configs_make_no_change() {
-        let excluded = SourceSettings::of(&ConfigMap::new()).excludes();
+        let excluded = default_settings();
         let same = here(&[("retention.ms", "1")]);
         assert_eq!(difference(&same, Some(&same), &excluded), None);
         assert_eq!(difference(&ConfigMap::new(), None, &excluded), None);

@@ -199,7 +199,7 @@ impl SyncJob {
     }
 
     async fn sync_configs(&self, plan: &TopicPlan) {
-        let excluded = self.client.settings().excludes();
+        let excluded = self.client.settings();
         for chunk in plan.present.chunks(CHUNK) {
             let Some(found) = self.configs_of(chunk).await else { continue };
             let image = self.metadata.image();
@@ -226,7 +226,7 @@ impl SyncJob {
     }
 
     async fn configs_of(&self, topics: &[Arc<str>]) -> Option<Configs> {
-        let excluded = self.client.settings().excludes();
+        let excluded = self.client.settings();
         match self.client.call(Request::DescribeConfigs(configs::request(topics))).await {
             Ok((Response::DescribeConfigs(answer), _)) => {
                 let readable = answer.results.iter().filter(|result| result.error_code == 0);

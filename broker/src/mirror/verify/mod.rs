@@ -1,0 +1,7 @@
+//! `kagami verify`: a mirror partition's log against the source's, byte by byte, streaming.
+
+pub mod compare;
+pub mod expand;
+pub mod run;
+
+pub use run::verify_partition;
