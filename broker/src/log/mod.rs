@@ -47,6 +47,8 @@ mod validator;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use compression::decompressor;
+
 pub use append::{AppendInfo, AppendOrigin, LeaderAppend};
 pub use config::{LogConfig, TimestampType};
 pub use directory::{LogDirectory, LogDirectoryFailure};
