@@ -40,7 +40,7 @@ impl Peers {
     pub async fn endpoints(&self) -> BTreeMap<i32, Vec<Endpoint>> {
         let now = Instant::now();
         let ask = self.channels.iter().filter(|(id, _)| {
-            !self.known.lock().get(id).is_some_and(|(at, _)| now.duration_since(*at) < KEPT_FOR)
+            self.known.lock().get(id).is_none_or(|(at, _)| now.duration_since(*at) >= KEPT_FOR)
         });
         let answers = futures::future::join_all(ask.map(|(id, channel)| async move {
             let request = IdentifyRequest { cluster_id: self.cluster_id.clone() };

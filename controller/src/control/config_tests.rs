@@ -51,7 +51,8 @@ fn set_delete_append_subtract() {
 #[test]
 fn refusals_of_incremental_alter() {
     let image = image();
-    let cases: Vec<(i8, &str, (&str, i8, Option<&str>), ErrorCode)> = vec![
+    type Asked = (&'static str, i8, Option<&'static str>);
+    let cases: Vec<(i8, &str, Asked, ErrorCode)> = vec![
         (2, "u", ("retention.ms", SET, Some("5")), ErrorCode::UnknownTopicOrPartition),
         (2, "t", ("retention.ms", SET, Some("x")), ErrorCode::InvalidConfig),
         (2, "t", ("retention.ms", SET, None), ErrorCode::InvalidRequest),

@@ -445,7 +445,7 @@ mod tests {
         }
         let future = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(99) };
         assert_eq!(
-            alter_partitions(&image, &settings(), future, &[base.clone()]).unwrap_err().code,
+            alter_partitions(&image, &settings(), future, std::slice::from_ref(&base)).unwrap_err().code,
             ErrorCode::NotController
         );
         let stale = Sender { broker_id: BrokerId(1), broker_epoch: BrokerEpoch(0) };

@@ -148,10 +148,10 @@ impl<'a> PartitionChangeBuilder<'a> {
     fn elect(&self, elr: &[BrokerId], last_known_elr: &[BrokerId]) -> Elected {
         let clean = |leader| Elected { leader: Some(leader), unclean: false };
         let in_sync = |broker: &BrokerId| self.isr.contains(broker) && (self.may_lead)(*broker);
-        if self.prefer_first {
-            if let Some(first) = self.current.replicas.first().filter(|first| in_sync(first)) {
-                return clean(*first);
-            }
+        if self.prefer_first
+            && let Some(first) = self.current.replicas.first().filter(|first| in_sync(first))
+        {
+            return clean(*first);
         }
         if let Some(leader) = self.current.leader.filter(in_sync) {
             return clean(leader);
@@ -163,15 +163,16 @@ impl<'a> PartitionChangeBuilder<'a> {
         if let Some(leader) = self.current.replicas.iter().find(is_eligible) {
             return clean(*leader);
         }
-        if self.allow_unclean {
-            if let Some(leader) = self.current.replicas.iter().find(|replica| (self.may_lead)(**replica)) {
-                return Elected { leader: Some(*leader), unclean: true };
-            }
+        if self.allow_unclean
+            && let Some(leader) = self.current.replicas.iter().find(|replica| (self.may_lead)(**replica))
+        {
+            return Elected { leader: Some(*leader), unclean: true };
         }
-        if let ([], [], [last]) = (self.isr.as_slice(), elr, last_known_elr) {
-            if (self.may_lead)(*last) && self.current.leader.is_none() {
-                return Elected { leader: Some(*last), unclean: true };
-            }
+        if let ([], [], [last]) = (self.isr.as_slice(), elr, last_known_elr)
+            && (self.may_lead)(*last)
+            && self.current.leader.is_none()
+        {
+            return Elected { leader: Some(*last), unclean: true };
         }
         Elected { leader: None, unclean: false }
     }

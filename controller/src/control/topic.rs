@@ -138,10 +138,10 @@ fn create_topic(
             ),
         );
     }
-    if let Some(id) = source_id {
-        if image.topic_by_id(id).is_some() || draft.ids.contains(&id) {
-            return refuse(ErrorCode::TopicAlreadyExists, format!("Topic id {id} is used by another topic."));
-        }
+    if let Some(id) = source_id
+        && (image.topic_by_id(id).is_some() || draft.ids.contains(&id))
+    {
+        return refuse(ErrorCode::TopicAlreadyExists, format!("Topic id {id} is used by another topic."));
     }
     let configs = config::validate_new_topic_configs(image, settings, &topic.configs)?;
     let only_active = source_id.is_some();
@@ -377,11 +377,14 @@ pub enum TopicRef {
     Id(TopicId),
 }
 
-/// DeleteTopics: for each what was deleted.
+/// What was deleted.
+pub type Deleted = (Arc<str>, TopicId);
+
+/// DeleteTopics.
 pub fn delete_topics(
     image: &MetadataImage,
     topics: &[TopicRef],
-) -> ControllerResult<Vec<Result<(Arc<str>, TopicId), ControlError>>> {
+) -> ControllerResult<Vec<Result<Deleted, ControlError>>> {
     let mut records = Vec::new();
     let mut seen = HashSet::new();
     let results = topics

@@ -89,6 +89,7 @@ impl QuorumController {
             pending: Pending::default(),
             in_flight: FuturesOrdered::new(),
             entry: Entry::default(),
+            fatal: None,
         };
         let handle = QuorumController { operations, closed_connections, status: status_receiver };
         (handle, writer.run(receiver, closed, rebalance, shutdown))
@@ -152,6 +153,8 @@ struct Writer {
     pending: Pending<Waiting>,
     in_flight: InFlight,
     entry: Entry,
+    /// Why this process must not go on.
+    fatal: Option<String>,
 }
 
 impl Writer {
@@ -206,9 +209,12 @@ impl Writer {
                 }
             }
             self.append_entry();
+            if self.fatal.is_some() {
+                break;
+            }
         }
         self.deactivate("shutting down");
-        Ok(())
+        self.fatal.map_or(Ok(()), Err)
     }
 
     /// Takes over what the quorum says about leadership.
@@ -238,7 +244,7 @@ impl Writer {
     fn activate(&mut self, term: u64) {
         let image = self.listener.image();
         if let Some(problem) = feature::unsupported(&image) {
-            tracing::error!(term, "this controller cannot be active: {problem}");
+            self.fatal = Some(format!("this controller cannot be active: {problem}"));
             return;
         }
         tracing::info!(term, offset = image.offset.0, "this controller is active");

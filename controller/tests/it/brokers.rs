@@ -1,9 +1,9 @@
 use bytes::Bytes;
 use common::ids::{BrokerId, TopicIdPartition};
+use protocol::StrBytes;
 use protocol::error_code::ErrorCode;
 use protocol::messages::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use protocol::messages::{BrokerId as WireBrokerId, CreateTopicsRequest, TopicName};
-use protocol::StrBytes;
 use protocol::proto::controller as wire;
 use uuid::Uuid;
 
@@ -106,9 +106,11 @@ async fn controlled_shutdown_alter_partition_and_producer_ids() {
     let epoch = registration.leader_epoch.0;
     let (stale, fenced, good) =
         (request(epoch, previous), request(epoch - 1, one.epoch), request(epoch, one.epoch));
-    for (request, expected) in
-        [(stale, ErrorCode::IneligibleReplica), (fenced, ErrorCode::FencedLeaderEpoch), (good, ErrorCode::None)]
-    {
+    for (request, expected) in [
+        (stale, ErrorCode::IneligibleReplica),
+        (fenced, ErrorCode::FencedLeaderEpoch),
+        (good, ErrorCode::None),
+    ] {
         let answer = two.client.alter_partition(request).await.unwrap().into_inner();
         assert_eq!(answer.partitions[0].error_code, code(expected));
     }

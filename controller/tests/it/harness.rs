@@ -52,7 +52,41 @@ pub async fn start_in(directory: &Path, extra: &[(&str, &str)]) -> ControllerSer
         .await
         .expect("the only voter becomes active")
         .unwrap();
+    // What it writes first is part of what the tests see.
+    while server.image().features.is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
     server
+}
+
+/// Three voters; none is waited for.
+pub async fn start_three() -> Vec<Harness> {
+    let mut listeners = Vec::new();
+    for _ in 0..3 {
+        listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+    }
+    let voters: Vec<String> = listeners
+        .iter()
+        .enumerate()
+        .map(|(index, listener)| format!("{}@{}", index + 1, listener.local_addr().unwrap()))
+        .collect();
+    let mut harnesses = Vec::new();
+    for (index, quorum) in listeners.into_iter().enumerate() {
+        let node_id = index as i32 + 1;
+        let directory = tempfile::tempdir().unwrap();
+        common::storage::format(&[directory.path().to_owned()], CLUSTER_ID, node_id, false).unwrap();
+        let text = format!(
+            "node.id={node_id}\nlisteners=CONTROLLER://127.0.0.1:0\nquorum.listener={}\n\
+             controller.quorum.voters={}\nlog.dirs={}\n",
+            quorum.local_addr().unwrap(),
+            voters.join(","),
+            directory.path().display()
+        );
+        let (config, _) = ControllerConfig::from_properties(&Properties::parse(&text).unwrap()).unwrap();
+        let server = ControllerServer::start_on(config, BoundQuorumListener(quorum)).await.unwrap();
+        harnesses.push(Harness { server, directory });
+    }
+    harnesses
 }
 
 impl Harness {
@@ -148,7 +182,8 @@ impl Kafka {
         let request = request.into();
         self.correlation_id += 1;
         let bytes = encode_request(&request, version, self.correlation_id, Some("test")).unwrap();
-        let frame = self.send(&bytes).await.expect("an answer");
+        let frame = self.send(&bytes).await;
+        let frame = frame.unwrap_or_else(|| panic!("{:?} {version} is not answered", request.key()));
         let (correlation_id, response) = decode_response(request.key(), version, frame).unwrap();
         assert_eq!(correlation_id, self.correlation_id);
         response

@@ -12,7 +12,8 @@ const ENDPOINT_TYPE_BROKER: i8 = 1;
 const ENDPOINT_TYPE_CONTROLLER: i8 = 2;
 
 pub async fn handle(context: &ApiContext, request: &DescribeClusterRequest) -> DescribeClusterResponse {
-    let mut response = DescribeClusterResponse::default().with_endpoint_type(ENDPOINT_TYPE_CONTROLLER);
+    // Version 0 has no endpoint type: a refusal keeps the default.
+    let mut response = DescribeClusterResponse::default();
     let refused = match request.endpoint_type {
         ENDPOINT_TYPE_CONTROLLER => None,
         ENDPOINT_TYPE_BROKER => Some((
@@ -31,6 +32,7 @@ pub async fn handle(context: &ApiContext, request: &DescribeClusterRequest) -> D
     let mut controllers = context.peers.endpoints().await;
     controllers.insert(context.node_id.0, context.endpoints.clone());
     let leader = context.controller.status().borrow().leader;
+    response.endpoint_type = ENDPOINT_TYPE_CONTROLLER;
     response.cluster_id = text(context.cluster_id.clone());
     response.controller_id = BrokerId(leader.and_then(|leader| i32::try_from(leader).ok()).unwrap_or(-1));
     response.brokers = controllers

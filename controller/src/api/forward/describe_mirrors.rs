@@ -30,8 +30,7 @@ pub fn handle(context: &ApiContext, request: &DescribeMirrorsRequest) -> Describ
         request.mirror_names.iter().flatten().map(|name| name.to_string()).collect()
     };
     let active = context.controller.is_active();
-    let mut response = DescribeMirrorsResponse::default();
-    response.mirrors = names
+    let mirrors = names
         .into_iter()
         .map(|name| {
             if !active {
@@ -48,52 +47,61 @@ pub fn handle(context: &ApiContext, request: &DescribeMirrorsRequest) -> Describ
             describe(context, &image, &name)
         })
         .collect();
-    response
+    DescribeMirrorsResponse { throttle_time_ms: 0, mirrors }
 }
 
 fn refused(name: String, code: ErrorCode, message: String) -> DescribedMirror {
-    let mut mirror = DescribedMirror::default();
-    mirror.mirror_name = text(name);
-    mirror.error_code = code.code();
-    mirror.error_message = Some(text(message));
-    mirror
+    DescribedMirror {
+        error_code: code.code(),
+        mirror_name: text(name),
+        error_message: Some(text(message)),
+        ..Default::default()
+    }
 }
 
 fn describe(context: &ApiContext, image: &MetadataImage, name: &str) -> DescribedMirror {
-    let mut mirror = DescribedMirror::default();
-    mirror.mirror_name = text(name);
-    mirror.source_bootstrap = configs_of(image, ConfigResourceType::Mirror, name)
-        .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG))
-        .map(|value| text(value.clone()));
-    mirror.source_cluster_id =
-        image.mirrors.get(name).and_then(|mirror| mirror.source_cluster_id.clone()).map(text);
+    let mut topics = Vec::new();
     for (topic_name, topic_id) in &image.topics.by_name {
         let Some(topic) = image.topic_by_id(*topic_id) else { continue };
         let Some(of) = topic.mirror.as_ref().filter(|of| &*of.mirror == name) else { continue };
-        let mut described = TopicPartitions::default();
-        described.topic_name = TopicName(text(topic_name.to_string()));
-        described.topic_id = topic_id.0;
-        described.partitions = topic
-            .partitions
-            .iter()
-            .enumerate()
-            .map(|(index, partition)| detail(context, topic, of, index as i32, partition))
-            .collect();
-        mirror.topics.push(described);
+        topics.push(TopicPartitions {
+            topic_name: TopicName(text(topic_name.to_string())),
+            topic_id: topic_id.0,
+            partitions: topic
+                .partitions
+                .iter()
+                .enumerate()
+                .map(|(index, partition)| detail(context, topic, of, index as i32, partition))
+                .collect(),
+        });
     }
-    for (topic, of) in &image.pending_mirror_topics {
-        if &**of == name {
-            // Not here yet (decision 17): one line says so.
-            let mut detail = PartitionDetail::default();
-            detail.state = text(MirrorState::Unknown.name());
-            detail.reason = Some(text("waits to be created with the source's id"));
-            let mut described = TopicPartitions::default();
-            described.topic_name = TopicName(text(topic.to_string()));
-            described.partitions = vec![detail];
-            mirror.topics.push(described);
+    let pending = image.pending_mirror_topics.iter().filter(|(_, mirror)| &***mirror == name);
+    topics.extend(pending.map(|(topic, _)| {
+        // Not here yet (decision 17): one line says so.
+        let waits = PartitionDetail {
+            state: text(MirrorState::Unknown.name()),
+            reason: Some(text("waits to be created with the source's id")),
+            ..Default::default()
+        };
+        TopicPartitions {
+            topic_name: TopicName(text(topic.to_string())),
+            partitions: vec![waits],
+            ..Default::default()
         }
+    }));
+    DescribedMirror {
+        mirror_name: text(name),
+        topics,
+        source_bootstrap: configs_of(image, ConfigResourceType::Mirror, name)
+            .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG))
+            .map(|value| text(value.clone())),
+        source_cluster_id: image
+            .mirrors
+            .get(name)
+            .and_then(|mirror| mirror.source_cluster_id.clone())
+            .map(text),
+        ..Default::default()
     }
-    mirror
 }
 
 fn detail(
@@ -103,9 +111,11 @@ fn detail(
     index: i32,
     partition: &PartitionImage,
 ) -> PartitionDetail {
-    let mut detail = PartitionDetail::default();
-    detail.partition_index = index;
-    detail.leader_id = BrokerId(partition.registration.leader.map_or(-1, |leader| leader.0));
+    let mut detail = PartitionDetail {
+        partition_index: index,
+        leader_id: BrokerId(partition.registration.leader.map_or(-1, |leader| leader.0)),
+        ..Default::default()
+    };
     let term = context.controller.status().borrow().term;
     let report = context.reports.of(term, TopicIdPartition::new(topic.id, index), of.association);
     if let Some(report) = &report {

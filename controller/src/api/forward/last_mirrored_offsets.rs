@@ -46,11 +46,13 @@ pub async fn handle(
                         last_seen_cut_id: asked.last_seen_cut_id,
                     };
                     let answer = last_mirrored_offset(&image, &asker, &question);
-                    let mut partition = OffsetResponsePartition::default();
-                    partition.partition_index = asked.partition_index;
-                    partition.newest_cut_id = answer.newest_cut_id.map_or(-1, |id| id.0);
-                    partition.lowest_cut_offset = answer.lowest_cut_since.map_or(-1, |offset| offset.0);
-                    partition.checked_cut_id = answer.checked_cut_id.unwrap_or(-1);
+                    let mut partition = OffsetResponsePartition {
+                        partition_index: asked.partition_index,
+                        newest_cut_id: answer.newest_cut_id.map_or(-1, |id| id.0),
+                        lowest_cut_offset: answer.lowest_cut_since.map_or(-1, |offset| offset.0),
+                        checked_cut_id: answer.checked_cut_id.unwrap_or(-1),
+                        ..Default::default()
+                    };
                     match (answer.error, answer.offset) {
                         (Some(error), _) => {
                             partition.last_mirrored_offset = -1;

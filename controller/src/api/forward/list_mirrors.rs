@@ -34,15 +34,15 @@ pub fn handle(context: &ApiContext) -> ListMirrorsResponse {
     response.mirrors = image
         .mirrors
         .values()
-        .map(|mirror| {
-            let mut listed = ListedMirror::default();
-            listed.mirror_name = text(mirror.name.to_string());
-            let bootstrap = configs_of(&image, ConfigResourceType::Mirror, &mirror.name)
-                .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG));
-            listed.source_bootstrap = text(bootstrap.cloned().unwrap_or_default());
-            listed.topic_count = topics.get(&mirror.name).copied().unwrap_or(0);
-            listed.source_cluster_id = mirror.source_cluster_id.clone().map(text);
-            listed
+        .map(|mirror| ListedMirror {
+            mirror_name: text(mirror.name.to_string()),
+            source_bootstrap: text(
+                configs_of(&image, ConfigResourceType::Mirror, &mirror.name)
+                    .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG).cloned())
+                    .unwrap_or_default(),
+            ),
+            topic_count: topics.get(&mirror.name).copied().unwrap_or(0),
+            source_cluster_id: mirror.source_cluster_id.clone().map(text),
         })
         .collect();
     response

@@ -6,16 +6,10 @@ use protocol::mirror::{
     ReadMirrorStatesRequest, ReadMirrorStatesResponse, WriteMirrorStatesRequest, WriteMirrorStatesResponse,
 };
 
-use crate::api::ApiContext;
-
-pub fn read(_context: &ApiContext, _request: &ReadMirrorStatesRequest) -> ReadMirrorStatesResponse {
-    let mut response = ReadMirrorStatesResponse::default();
-    response.error_code = ErrorCode::NotCoordinator.code();
-    response
+pub fn read(_request: &ReadMirrorStatesRequest) -> ReadMirrorStatesResponse {
+    ReadMirrorStatesResponse { error_code: ErrorCode::NotCoordinator.code(), ..Default::default() }
 }
 
 pub fn write(_request: &WriteMirrorStatesRequest) -> WriteMirrorStatesResponse {
-    let mut response = WriteMirrorStatesResponse::default();
-    response.error_code = ErrorCode::NotCoordinator.code();
-    response
+    WriteMirrorStatesResponse { error_code: ErrorCode::NotCoordinator.code(), ..Default::default() }
 }

@@ -35,12 +35,13 @@ pub async fn add(context: &ApiContext, request: AddTopicsToMirrorRequest) -> Add
         .write("AddTopicsToMirror", move |op| Ok(add_topics(op.image, &topics, recopy)))
         .await;
     let head = head(&outcome, &names);
-    let mut response = AddTopicsToMirrorResponse::default();
-    response.topic_id = head.topic_id;
-    response.error_code = head.error_code;
-    response.error_message = head.error_message;
-    response.topics = results(&outcome, &names);
-    response
+    AddTopicsToMirrorResponse {
+        throttle_time_ms: 0,
+        topic_id: head.topic_id,
+        error_code: head.error_code,
+        error_message: head.error_message,
+        topics: results(&outcome, &names),
+    }
 }
 
 pub async fn remove(
@@ -64,23 +65,19 @@ pub async fn remove(
         .write("RemoveTopicsFromMirror", move |op| remove_topics(op.image, &mirror, &topics))
         .await;
     let head = head(&outcome, &names);
-    let mut response = RemoveTopicsFromMirrorResponse::default();
-    response.topic_id = head.topic_id;
-    response.error_code = head.error_code;
-    response.error_message = head.error_message;
-    response.topics = results(&outcome, &names);
-    response
+    RemoveTopicsFromMirrorResponse {
+        throttle_time_ms: 0,
+        topic_id: head.topic_id,
+        error_code: head.error_code,
+        error_message: head.error_message,
+        topics: results(&outcome, &names),
+    }
 }
 
 type Outcome = Result<Committed<TopicResults>, WriteError>;
 
 fn result(id: Uuid, name: TopicName, error_code: i16, error_message: Option<StrBytes>) -> TopicResult {
-    let mut result = TopicResult::default();
-    result.topic_id = id;
-    result.topic_name = name;
-    result.error_code = error_code;
-    result.error_message = error_message;
-    result
+    TopicResult { topic_id: id, topic_name: name, error_code, error_message }
 }
 
 fn results(outcome: &Outcome, names: &[(Uuid, TopicName)]) -> Vec<TopicResult> {

@@ -44,7 +44,7 @@ pub async fn answer(context: &ApiContext, request: Request) -> Option<Response> 
         Request::LastMirroredOffsets(request) => last_mirrored_offsets::handle(context, request).await.into(),
         Request::ListMirrors(_) => list_mirrors::handle(context).into(),
         Request::DescribeMirrors(request) => describe_mirrors::handle(context, &request).into(),
-        Request::ReadMirrorStates(request) => mirror_states::read(context, &request).into(),
+        Request::ReadMirrorStates(request) => mirror_states::read(&request).into(),
         Request::WriteMirrorStates(request) => mirror_states::write(&request).into(),
         _ => return None,
     })

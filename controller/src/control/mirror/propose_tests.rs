@@ -310,7 +310,8 @@ fn case_4_a_pending_topic_is_created_with_the_sources_id() {
     assert_eq!(ask(&image, zero).unwrap_err(), ErrorCode::InvalidRequest);
     let used = Proposal::Create(SourceTopic { topic_id: topic_id(1), ..source_topic() });
     assert_eq!(ask(&image, used).unwrap_err(), ErrorCode::TopicAlreadyExists);
-    let result = propose(&image, &settings(), SENDER, &[create.clone()], &mut Numbers::default()).unwrap();
+    let result =
+        propose(&image, &settings(), SENDER, std::slice::from_ref(&create), &mut Numbers::default()).unwrap();
     assert!(result.response[0].as_ref().unwrap().as_ref().unwrap().contains("no.such.key"));
     let offset = replay(&mut image, result.records);
     let topic = image.topic("new").unwrap();

@@ -28,10 +28,11 @@ pub fn release(
     request: &ReleaseRequest,
 ) -> Result<Vec<MetadataRecord>, ControlError> {
     let (topic, partition) = led_partition(image, request.id, broker, request.leader_epoch)?;
-    if let Some(mirror) = &topic.mirror {
-        if mirror.association == request.association && is_released(partition, mirror) {
-            return Ok(Vec::new());
-        }
+    if let Some(mirror) = &topic.mirror
+        && mirror.association == request.association
+        && is_released(partition, mirror)
+    {
+        return Ok(Vec::new());
     }
     let mirror = current_association(topic, partition, Some(request.association))?;
     if !mirror.removed {
