@@ -156,10 +156,16 @@ impl Fetcher {
         }
     }
 
+    fn next_resume(&self) -> Option<Instant> {
+        if self.paused == 0 {
+            return None;
+        }
+        self.followed.values().filter_map(|followed| followed.resume_at).min()
+    }
+
     /// Everything is paused, or there is nothing yet.
     async fn wait_for_work(&mut self) {
-        let next = self.followed.values().filter_map(|followed| followed.resume_at).min();
-        match next {
+        match self.next_resume() {
             Some(at) => {
                 tokio::select! {
                     () = self.inbox.arrived.notified() => {}
@@ -171,6 +177,11 @@ impl Fetcher {
     }
 
     async fn fetch_once(&mut self) -> Result<LeaderResponse, EndpointError> {
+        // Whoever is paused must not wait for the others' long poll.
+        let wait_ms = self.next_resume().map(|at| {
+            let wait = at.saturating_duration_since(Instant::now());
+            i32::try_from(wait.as_millis()).unwrap_or(i32::MAX).max(1)
+        });
         let endpoint = match &mut self.endpoint {
             Some(endpoint) => endpoint,
             None => {
@@ -184,7 +195,11 @@ impl Fetcher {
                 followed.asked = Some((position.leader_epoch, position.fetch_offset));
             }
         }
-        endpoint.fetch(self.context.identity(), &request).await
+        let mut identity = self.context.identity();
+        if let Some(wait_ms) = wait_ms {
+            identity.max_wait_ms = identity.max_wait_ms.min(wait_ms);
+        }
+        endpoint.fetch(identity, &request).await
     }
 
     async fn failed(&mut self, error: &EndpointError) {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::ids::*;
 use common::metadata::local_changes::LocalReplica;
@@ -23,6 +24,8 @@ use crate::log::{FoundLog, LogError, LogPlacement, PendingCut};
 /// More new logs than this are made by several threads.
 const PARALLEL_FROM: usize = 64;
 const CREATE_THREADS: usize = 4;
+/// Pauses after which followers of what is newly led are woken.
+const NUDGES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 type SettingsByTopic = HashMap<TopicId, TopicSettings>;
 
@@ -227,6 +230,7 @@ impl ReplicaManager {
         let now_ms = self.context.clock.now_ms();
         let mut to_fetch = Vec::new();
         let mut led = Vec::new();
+        let mut followers = BTreeSet::new();
         for (replica, partition) in hosted {
             let registration = &replica.partition.registration;
             let assignment = Assignment {
@@ -245,7 +249,11 @@ impl ReplicaManager {
             drop(inner);
             for effect in effects {
                 match effect {
-                    ReplicaEffect::Lead { .. } => led.push(replica.id),
+                    ReplicaEffect::Lead { .. } => {
+                        led.push(replica.id);
+                        let others = registration.replicas.iter().filter(|id| **id != self.broker_id());
+                        followers.extend(others.copied());
+                    }
                     ReplicaEffect::Follow { leader, leader_epoch } => {
                         to_fetch.push(FetchAssignment { partition: partition.clone(), leader, leader_epoch })
                     }
@@ -255,6 +263,25 @@ impl ReplicaManager {
         }
         self.fetchers.remove(led);
         self.fetchers.assign(to_fetch);
+        self.nudge_later(followers);
+    }
+
+    /// A follower that hears of the change after this leader did has sent its next fetch without it, and
+    /// would wait out its long poll: it is woken again once it must have heard.
+    fn nudge_later(&self, followers: BTreeSet<BrokerId>) {
+        if followers.is_empty() {
+            return;
+        }
+        let (context, token) = (self.context.clone(), self.tasks.shutdown_token());
+        let followers: Vec<BrokerId> = followers.into_iter().collect();
+        self.tasks.spawn("replica-nudge", async move {
+            for pause in NUDGES {
+                if token.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                    return;
+                }
+                context.nudge(&followers);
+            }
+        });
     }
 
     /// Configs of topics and brokers that changed; what is new has its configs already.

@@ -373,7 +373,8 @@ async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Clus
         fetcher: FetcherConfig {
             broker_id: id,
             num_fetchers: 1,
-            wait_max_ms: 500,
+            // Long, so that whatever waits for a long poll to end shows.
+            wait_max_ms: 5_000,
             min_bytes: 1,
             partition_max_bytes: 1 << 20,
             response_max_bytes: 10 << 20,

@@ -148,3 +148,22 @@ async fn an_unclean_leader_waits_for_its_loss_cut_and_keeps_its_tail() {
     until(&follower, "the leader's end", |status| status.log_end_offset == Offset(21)).await;
     assert_eq!(bytes_of(&follower), bytes_of(&leader));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_raise_is_fetched_under_without_waiting_for_a_long_poll() {
+    let cluster = Cluster::start(3, 3).await;
+    cluster.create_topic(2);
+    cluster.produce_all(1, 1).await;
+    let leader = cluster.partition(1, 0);
+    // The leader hears first; then, the other way round, last.
+    for (epoch, order) in [(1, [1, 2, 3]), (2, [2, 3, 1])] {
+        cluster.commit_silently(vec![Cluster::elect(1)]);
+        let started = Instant::now();
+        for broker in order {
+            cluster.catch_up(broker);
+        }
+        until(&leader, "fetches under the new epoch", |_| leader.fetched_under_epoch(LeaderEpoch(epoch))).await;
+        // A long poll lasts 5 s here.
+        assert!(started.elapsed().as_millis() < 4_000, "{:?}", started.elapsed());
+    }
+}
