@@ -1,0 +1,271 @@
+//! create, alter, add and remove.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use common::config::properties::Properties;
+use protocol::messages::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+use protocol::messages::{IncrementalAlterConfigsRequest, TopicName};
+use protocol::mirror::add_topics_to_mirror::{AddTopicsToMirrorRequest, TopicResult, TopicState};
+use protocol::mirror::create_mirror::{CreateMirrorRequest, MirrorConfig};
+use protocol::mirror::list_source_topics::{ListSourceTopicsRequest, SourceTopic};
+use protocol::mirror::remove_topics_from_mirror::{self, RemoveTopicsFromMirrorRequest};
+use protocol::{ErrorCode, Request, Response, StrBytes};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::RemoveSelection;
+use super::describe::describe_all;
+use super::selection::{Selection, is_literal};
+use super::wait::{Wanted, wait_until};
+use crate::failure::Failure;
+use crate::output;
+use crate::session::Session;
+use crate::target::AnyTarget;
+use crate::topic::{key_values, unexpected};
+
+const MIRROR_RESOURCE: i8 = 64;
+const SET: i8 = 0;
+const DELETE: i8 = 1;
+
+/// Kafka's file-based keys, and the inline ones (KIP-651) that carry the file's content instead.
+const INLINED: [(&str, &str); 2] = [
+    ("ssl.truststore.location", "ssl.truststore.certificates"),
+    ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
+];
+
+fn text(value: &str) -> StrBytes {
+    StrBytes::from_string(value.to_owned())
+}
+
+pub async fn create(
+    target: AnyTarget,
+    mirror: String,
+    source: String,
+    mirror_config: Option<PathBuf>,
+    configs: Vec<String>,
+) -> Result<(), Failure> {
+    let mut settings = match &mirror_config {
+        Some(path) => read_mirror_config(path)?,
+        None => BTreeMap::new(),
+    };
+    settings.extend(key_values(&configs)?);
+    settings.insert("bootstrap.servers".to_owned(), source);
+    let mut session = Session::new(target.addresses()?, &target.common)?;
+    let config =
+        settings.iter().map(|(name, value)| MirrorConfig { name: text(name), value: Some(text(value)) });
+    let request = CreateMirrorRequest { mirror_name: Some(text(&mirror)), config: config.collect() };
+    let error_of = |response: &Response| match response {
+        Response::CreateMirror(response) => response.error_code,
+        _ => 0,
+    };
+    let Response::CreateMirror(response) = session.call(Request::CreateMirror(request), error_of).await? else {
+        return Err(unexpected());
+    };
+    check(&format!("mirror {mirror}"), response.error_code, response.error_message.as_deref())?;
+    done(&target, &format!("Created mirror {mirror}."), json!({ "mirror": mirror, "created": true }))
+}
+
+/// The properties of the file; a file that one of them names is read here and sent inline, since no path
+/// of this machine means anything to a broker.
+fn read_mirror_config(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+    let properties =
+        Properties::load(path).map_err(|error| Failure::usage(format!("--mirror-config: {error}")))?;
+    let mut settings: BTreeMap<String, String> = BTreeMap::new();
+    for (key, value) in properties.iter() {
+        match INLINED.iter().find(|(file_key, _)| *file_key == key) {
+            Some((_, inline_key)) => {
+                let content = std::fs::read_to_string(value)
+                    .map_err(|error| Failure::usage(format!("--mirror-config: {key}={value}: {error}")))?;
+                settings.insert((*inline_key).to_owned(), content);
+            }
+            None => {
+                settings.insert(key.to_owned(), value.to_owned());
+            }
+        }
+    }
+    Ok(settings)
+}
+
+pub async fn alter(target: AnyTarget, mirror: String, configs: Vec<String>) -> Result<(), Failure> {
+    let mut session = Session::new(target.addresses()?, &target.common)?;
+    let configs = key_values(&configs)?.into_iter().map(|(key, value)| {
+        let operation = if value.is_empty() { DELETE } else { SET };
+        AlterableConfig::default()
+            .with_name(text(&key))
+            .with_config_operation(operation)
+            .with_value((operation == SET).then(|| text(&value)))
+    });
+    let resource = AlterConfigsResource::default()
+        .with_resource_type(MIRROR_RESOURCE)
+        .with_resource_name(text(&mirror))
+        .with_configs(configs.collect());
+    let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
+    let error_of = |response: &Response| match response {
+        Response::IncrementalAlterConfigs(response) => {
+            response.responses.first().map_or(0, |response| response.error_code)
+        }
+        _ => 0,
+    };
+    let response = session.call(Request::IncrementalAlterConfigs(request), error_of).await?;
+    let Response::IncrementalAlterConfigs(response) = response else { return Err(unexpected()) };
+    let result = response.responses.first().ok_or_else(unexpected)?;
+    check(&format!("mirror {mirror}"), result.error_code, result.error_message.as_deref())?;
+    done(&target, &format!("Altered mirror {mirror}."), json!({ "mirror": mirror, "altered": true }))
+}
+
+pub async fn add(
+    target: AnyTarget,
+    mirror: String,
+    patterns: Vec<String>,
+    wait: bool,
+    recopy: bool,
+) -> Result<(), Failure> {
+    let selection = Selection::new(&patterns)?;
+    let mut session = Session::new(target.addresses()?, &target.common)?;
+    let chosen: Vec<(String, Uuid)> = if session.are_controllers() {
+        // Only brokers speak to sources.
+        if let Some(pattern) = patterns.iter().find(|pattern| !is_literal(pattern)) {
+            return Err(Failure::usage(format!(
+                "--topic {pattern:?}: brokers resolve expressions; with --bootstrap-controller give whole topic names"
+            )));
+        }
+        patterns.iter().map(|name| (name.clone(), Uuid::nil())).collect()
+    } else {
+        let topics = source_topics(&mut session, &mirror, &patterns).await?;
+        let topics = topics.into_iter().map(|topic| (topic.name.to_string(), topic.topic_id));
+        topics.filter(|(name, _)| selection.contains(name)).collect()
+    };
+    if chosen.is_empty() {
+        return Err(Failure::refused(format!("no topic at the source of {mirror} matches {}", patterns.join(", "))));
+    }
+    let topics = chosen.iter().map(|(name, topic_id)| TopicState {
+        topic_id: *topic_id,
+        topic_name: TopicName(text(name)),
+        mirror_name: Some(text(&mirror)),
+    });
+    let request = AddTopicsToMirrorRequest { topics: topics.collect(), recopy };
+    let error_of = |response: &Response| match response {
+        Response::AddTopicsToMirror(response) => response.error_code,
+        _ => 0,
+    };
+    let response = session.call(Request::AddTopicsToMirror(request), error_of).await?;
+    let Response::AddTopicsToMirror(response) = response else { return Err(unexpected()) };
+    check_topics(
+        &format!("mirror {mirror}"),
+        response.error_code,
+        response.error_message.as_deref(),
+        &response.topics,
+    )?;
+    let names: Vec<String> = chosen.into_iter().map(|(name, _)| name).collect();
+    if wait {
+        wait_until(&mut session, &mirror, &names, Wanted::Mirroring, target.common.json).await?;
+    }
+    let count = names.len();
+    done(
+        &target,
+        &format!("Added {count} topic{} to mirror {mirror}.", plural(count)),
+        json!({ "mirror": mirror, "added": names }),
+    )
+}
+
+async fn source_topics(
+    session: &mut Session,
+    mirror: &str,
+    patterns: &[String],
+) -> Result<Vec<SourceTopic>, Failure> {
+    let request = ListSourceTopicsRequest {
+        mirror_name: text(mirror),
+        patterns: patterns.iter().map(|pattern| text(pattern)).collect(),
+    };
+    let error_of = |response: &Response| match response {
+        Response::ListSourceTopics(response) => response.error_code,
+        _ => 0,
+    };
+    let response = session.call(Request::ListSourceTopics(request), error_of).await?;
+    let Response::ListSourceTopics(response) = response else { return Err(unexpected()) };
+    check(&format!("source of mirror {mirror}"), response.error_code, response.error_message.as_deref())?;
+    Ok(response.topics)
+}
+
+/// Failover. A topic whose partitions are all writable already is done, so that the command may be repeated.
+pub async fn remove(target: AnyTarget, selection: RemoveSelection, wait: bool) -> Result<(), Failure> {
+    let mirror = selection.mirror;
+    let chosen = if selection.all { Selection::all() } else { Selection::new(&selection.topic)? };
+    let mut session = Session::new(target.addresses()?, &target.common)?;
+    let partitions = describe_all(&mut session, Some(&mirror)).await?;
+    let mut topics: BTreeMap<String, (Uuid, bool)> = BTreeMap::new();
+    for partition in partitions.into_iter().filter(|partition| chosen.contains(&partition.topic)) {
+        let entry = topics.entry(partition.topic).or_insert((partition.topic_id, true));
+        entry.1 &= partition.writable;
+    }
+    if topics.is_empty() {
+        return Err(Failure::refused(format!("no topic of mirror {mirror} matches")));
+    }
+    let names: Vec<String> = topics.keys().cloned().collect();
+    let left = topics.iter().filter(|(_, (_, done))| !done).map(|(name, (topic_id, _))| {
+        remove_topics_from_mirror::TopicState { topic_id: *topic_id, topic_name: TopicName(text(name)) }
+    });
+    let left: Vec<_> = left.collect();
+    if !left.is_empty() {
+        let request = RemoveTopicsFromMirrorRequest { mirror_name: text(&mirror), topics: left };
+        let error_of = |response: &Response| match response {
+            Response::RemoveTopicsFromMirror(response) => response.error_code,
+            _ => 0,
+        };
+        let response = session.call(Request::RemoveTopicsFromMirror(request), error_of).await?;
+        let Response::RemoveTopicsFromMirror(response) = response else { return Err(unexpected()) };
+        check_topics(
+            &format!("mirror {mirror}"),
+            response.error_code,
+            response.error_message.as_deref(),
+            &response.topics,
+        )?;
+    }
+    if wait {
+        wait_until(&mut session, &mirror, &names, Wanted::Writable, target.common.json).await?;
+    }
+    let count = names.len();
+    done(
+        &target,
+        &format!("Removed {count} topic{} from mirror {mirror}.", plural(count)),
+        json!({ "mirror": mirror, "removed": names }),
+    )
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn check(what: &str, code: i16, message: Option<&str>) -> Result<(), Failure> {
+    if code == ErrorCode::None.code() { Ok(()) } else { Err(Failure::code(what, code, message)) }
+}
+
+/// The head's error, with the topics that caused it.
+fn check_topics(what: &str, code: i16, message: Option<&str>, topics: &[TopicResult]) -> Result<(), Failure> {
+    let bad = topics.iter().filter(|topic| topic.error_code != ErrorCode::None.code());
+    let lines: Vec<String> = bad
+        .map(|topic| {
+            let name = topic.topic_name.to_string();
+            Failure::code(&name, topic.error_code, topic.error_message.as_deref()).to_string()
+        })
+        .collect();
+    match (code, lines.is_empty()) {
+        (0, true) => Ok(()),
+        (0, false) => Err(Failure::refused(format!("{what}: {}", lines.join("; ")))),
+        (code, true) => Err(Failure::code(what, code, message)),
+        (code, false) => Err(Failure::refused(format!(
+            "{}; nothing was changed: {}",
+            Failure::code(what, code, message),
+            lines.join("; ")
+        ))),
+    }
+}
+
+fn done(target: &AnyTarget, line: &str, value: serde_json::Value) -> Result<(), Failure> {
+    if target.common.json {
+        return output::print_json(&value);
+    }
+    println!("{line}");
+    Ok(())
+}
