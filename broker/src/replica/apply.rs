@@ -30,7 +30,8 @@ const NUDGES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(
 type SettingsByTopic = HashMap<TopicId, TopicSettings>;
 
 impl ReplicaManager {
-    /// Called by the metadata publisher, in order, from a task of the runtime. Blocks on the disk.
+    /// Called by the metadata publisher, in order, on a thread of the runtime. Blocks on the disk. The first
+    /// image has to hold this process's own registration: an older one would not know every log here.
     pub fn apply_metadata(&self, before: &MetadataImage, delta: &MetadataDelta, after: &Arc<MetadataImage>) {
         let mut compared = self.applying.lock();
         if !std::mem::replace(&mut *compared, true) {

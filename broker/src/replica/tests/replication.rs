@@ -162,7 +162,8 @@ async fn a_raise_is_fetched_under_without_waiting_for_a_long_poll() {
         for broker in order {
             cluster.catch_up(broker);
         }
-        until(&leader, "fetches under the new epoch", |_| leader.fetched_under_epoch(LeaderEpoch(epoch))).await;
+        until(&leader, "fetches under the new epoch", |_| leader.fetched_under_epoch(LeaderEpoch(epoch)))
+            .await;
         // A long poll lasts 5 s here.
         assert!(started.elapsed().as_millis() < 4_000, "{:?}", started.elapsed());
     }
