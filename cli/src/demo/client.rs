@@ -121,8 +121,30 @@ impl DemoClient {
         Err(Failure::refused(format!("topic {topic} has no leaders")))
     }
 
-    /// One batch with acks=all; gives the offset of its first record.
+    /// One batch with acks=all; gives the offset of its first record. Errors that Kafka calls retriable
+    /// are retried, as every client does.
     pub async fn produce(&mut self, topic: &str, partition: i32, batch: Bytes) -> Result<i64, Failure> {
+        let mut tries = TRIES;
+        loop {
+            let (code, message, offset) = self.try_produce(topic, partition, batch.clone()).await?;
+            let retriable = ErrorCode::from_code(code).is_some_and(|code| code.retriable());
+            if code == ErrorCode::None.code() {
+                return Ok(offset);
+            }
+            tries -= 1;
+            if !retriable || tries == 0 {
+                return Err(Failure::code(&format!("{topic}-{partition}"), code, message.as_deref()));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn try_produce(
+        &mut self,
+        topic: &str,
+        partition: i32,
+        batch: Bytes,
+    ) -> Result<(i16, Option<StrBytes>, i64), Failure> {
         if !self.topic_ids.contains_key(topic) {
             let partitions = 1 + partition.max(3);
             self.await_leaders(topic, partitions).await?;
@@ -142,11 +164,7 @@ impl DemoClient {
         };
         let result = response.responses.first().and_then(|topic| topic.partition_responses.first());
         let result = result.ok_or_else(unexpected)?;
-        if result.error_code != ErrorCode::None.code() {
-            let message = result.error_message.as_deref();
-            return Err(Failure::code(&format!("{topic}-{partition}"), result.error_code, message));
-        }
-        Ok(result.base_offset)
+        Ok((result.error_code, result.error_message.clone(), result.base_offset))
     }
 
     pub async fn create_mirror(&mut self, mirror: &str, source: &str) -> Result<(), Failure> {
