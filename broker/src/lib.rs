@@ -4,8 +4,10 @@
 
 pub mod api;
 pub mod client;
+pub mod coordinator;
 pub mod fetcher;
 pub mod log;
 pub mod metadata;
+pub mod mirror;
 pub mod replica;
 pub mod server;

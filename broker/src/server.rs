@@ -3,6 +3,7 @@
 
 mod endpoints;
 mod metrics;
+mod mirroring;
 mod replica_controller;
 mod subscribers;
 pub mod topic_settings;
@@ -25,9 +26,11 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use self::mirroring::MirrorRuntime;
 use self::replica_controller::ReplicaController;
 use crate::api::init_producer_id::ProducerIds;
 use crate::api::{BrokerContext, KafkaApi};
@@ -41,6 +44,7 @@ use crate::metadata::store::MetadataStore;
 use crate::metadata::{
     ChannelError, ControllerChannel, DynamicBrokerConfig, MetadataCache, MetadataPublisher, QuorumVoter,
 };
+use crate::mirror::subsystem::Mirroring;
 use crate::replica::{ReplicaManager, ReplicaManagerConfig};
 
 /// Shares of the 10 s that a shutdown may take.
@@ -61,6 +65,8 @@ pub enum StartError {
     Voters(#[from] ChannelError),
     #[error("log.dirs names no directory")]
     NoDirectory,
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
     #[error("opening the logs failed: {0}")]
     Panicked(#[from] JoinError),
 }
@@ -74,8 +80,10 @@ pub struct BrokerServer {
     controlled_shutdown_enable: bool,
     controlled_shutdown: Arc<ControlledShutdown>,
     channel: Arc<ControllerChannel>,
-    cache: Arc<MetadataCache>,
+    applied: Arc<MetadataCache>,
     replicas: Arc<ReplicaManager>,
+    mirroring: Arc<Mirroring>,
+    _mirror_runtime: MirrorRuntime,
     listeners: TaskGroup,
     control: TaskGroup,
     http: TaskGroup,
@@ -100,12 +108,21 @@ impl BrokerServer {
 
         let channel = Arc::new(channel(&config, &storage.cluster_id)?);
         let cache = Arc::new(MetadataCache::new(Arc::default()));
+        let applied = Arc::new(MetadataCache::new(Arc::default()));
         let control = TaskGroup::new();
         let replicas = start_replicas(&config, &logs.manager, &channel, &control);
-        metrics::register(&metrics, config.node_id, &cache);
+        let mirror_runtime = MirrorRuntime::new().map_err(StartError::Threads)?;
+        let mirroring =
+            mirroring::start(&mirror_runtime, &config, &storage.cluster_id, &cache, &channel, &replicas);
+        metrics::register(&metrics, config.node_id, &applied, mirroring.manager.metrics());
         let dynamic_config = Arc::new(DynamicBrokerConfig::new(config.clone()));
 
-        let publisher = MetadataPublisher::new(cache.clone(), vec![replicas.clone(), dynamic_config.clone()]);
+        // Coordinators and mirror last: they append to partitions that must lead by then.
+        let publisher = MetadataPublisher::new(
+            cache.clone(),
+            vec![replicas.clone(), dynamic_config.clone(), mirroring.clone()],
+            applied.clone(),
+        );
         let (registered, registered_receiver) = watch::channel(None);
         let (caught_up_sender, caught_up) = watch::channel(false);
         let loader = MetadataLoader {
@@ -121,7 +138,7 @@ impl BrokerServer {
         let lifecycle = Lifecycle {
             broker_id: config.node_id,
             channel: channel.clone(),
-            cache: cache.clone(),
+            cache: applied.clone(),
             heartbeat_interval: milliseconds(config.broker_heartbeat_interval_ms),
             session_timeout: milliseconds(config.broker_session_timeout_ms),
             registration: registration(&config, &storage, &bound, logs.previous_broker_epoch),
@@ -135,9 +152,10 @@ impl BrokerServer {
             broker_id: config.node_id,
             cluster_id: storage.cluster_id.as_str().into(),
             config: dynamic_config,
-            metadata: cache.clone(),
+            metadata: applied.clone(),
             controller: channel.clone(),
             replicas: replicas.clone(),
+            mirroring: mirroring.clone(),
             producer_ids: ProducerIds::new(channel.clone()),
             auto_creation: Default::default(),
             request_metrics: metrics.requests(),
@@ -146,7 +164,7 @@ impl BrokerServer {
         let addresses = bound.addresses();
         serve_listeners(&config, bound.listeners, KafkaApi::new(context), &metrics, caught_up, &listeners);
         let http = TaskGroup::new();
-        let metrics_address = serve_metrics(&config, metrics, &cache, &channel, &http).await?;
+        let metrics_address = serve_metrics(&config, metrics, &applied, &channel, &http).await?;
 
         for (name, address) in &addresses {
             info!(broker = config.node_id.0, listener = %name, %address, "listening");
@@ -158,8 +176,10 @@ impl BrokerServer {
             controlled_shutdown_enable: config.controlled_shutdown_enable,
             controlled_shutdown,
             channel,
-            cache,
+            applied,
             replicas,
+            mirroring,
+            _mirror_runtime: mirror_runtime,
             listeners,
             control,
             http,
@@ -182,7 +202,7 @@ impl BrokerServer {
 
     /// Resolves when the controller has unfenced this broker: clients are told of it from then on.
     pub async fn ready(&self) {
-        let mut images = self.cache.watch();
+        let mut images = self.applied.watch();
         let ready = images.wait_for(|image| is_unfenced(image, self.broker_id, self.channel.broker_epoch()));
         // The cache lives as long as the server.
         let _ = ready.await;
@@ -203,6 +223,9 @@ impl BrokerServer {
             }
         }
         self.listeners.shutdown(TASK_TIMEOUT).await;
+        if timeout(TASK_TIMEOUT, self.mirroring.shutdown()).await.is_err() {
+            warn!("mirroring did not end in time");
+        }
         self.control.shutdown(TASK_TIMEOUT).await;
         self.replicas.shutdown().await;
         self.http.shutdown(TASK_TIMEOUT).await;

@@ -21,6 +21,7 @@ pub mod init_producer_id;
 pub mod list_config_resources;
 pub mod list_offsets;
 pub mod metadata;
+pub mod mirror;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod topic_names;
@@ -43,6 +44,7 @@ use self::admin::{Forwarded, InFlight};
 use self::context::{ClientConnection, RequestContext};
 use self::init_producer_id::ProducerIds;
 use crate::metadata::{ControllerChannel, DynamicBrokerConfig, MetadataCache};
+use crate::mirror::subsystem::Mirroring;
 use crate::replica::ReplicaManager;
 
 /// What the handlers need of the broker.
@@ -50,9 +52,11 @@ pub struct BrokerContext {
     pub broker_id: BrokerId,
     pub cluster_id: Arc<str>,
     pub config: Arc<DynamicBrokerConfig>,
+    /// What the parts of the broker have acted on: what clients are told can be used.
     pub metadata: Arc<MetadataCache>,
     pub controller: Arc<ControllerChannel>,
     pub replicas: Arc<ReplicaManager>,
+    pub mirroring: Arc<Mirroring>,
     pub producer_ids: ProducerIds,
     pub auto_creation: InFlight,
     pub request_metrics: RequestMetrics,
@@ -196,10 +200,14 @@ async fn dispatch(
         Request::InitProducerId(request) => {
             send(context, init_producer_id::handle(&broker.producer_ids, &request).await)
         }
-        other => {
-            error!(api = other.key().name(), "served by the table, but by nobody");
-            Reply::Close
-        }
+        // The family of the mirror APIs; nothing else is served by the table and not above.
+        other => match mirror::handle(&broker.mirroring, other).await {
+            Some(response) => send(context, response),
+            None => {
+                error!(api = spec.name, "served by the table, but by nobody");
+                Reply::Close
+            }
+        },
     }
 }
 

@@ -1,7 +1,8 @@
 //! Applies each change of the image to the parts of the broker, in one fixed order.
 //!
 //! The cache comes first, so that whatever a part does next is decided on the new image; replicas
-//! before coordinators and mirror, since those append to partitions that must lead by then.
+//! before coordinators and mirror, since those append to partitions that must lead by then. Clients are
+//! answered from a second cache, which comes last: a topic that they are told of can be written to.
 
 use std::sync::Arc;
 
@@ -18,14 +19,17 @@ pub struct MetadataPublisher {
     cache: Arc<MetadataCache>,
     /// In the order in which they are told: replicas, coordinators, configs, mirror.
     subscribers: Vec<Arc<dyn MetadataSubscriber>>,
+    /// What all of them have acted on.
+    applied: Arc<MetadataCache>,
 }
 
 impl MetadataPublisher {
     pub fn new(
         cache: Arc<MetadataCache>,
         subscribers: Vec<Arc<dyn MetadataSubscriber>>,
+        applied: Arc<MetadataCache>,
     ) -> MetadataPublisher {
-        MetadataPublisher { cache, subscribers }
+        MetadataPublisher { cache, subscribers, applied }
     }
 
     pub fn publish(&self, before: &MetadataImage, delta: &MetadataDelta, after: &Arc<MetadataImage>) {
@@ -33,6 +37,7 @@ impl MetadataPublisher {
         for subscriber in &self.subscribers {
             subscriber.apply_metadata(before, delta, after);
         }
+        self.applied.publish(after.clone());
     }
 }
 
@@ -45,12 +50,14 @@ mod tests {
     struct Recorder {
         name: &'static str,
         cache: Arc<MetadataCache>,
+        applied: Arc<MetadataCache>,
         seen: Arc<Mutex<Vec<(&'static str, i64)>>>,
     }
 
     impl MetadataSubscriber for Recorder {
         fn apply_metadata(&self, _: &MetadataImage, _: &MetadataDelta, after: &Arc<MetadataImage>) {
             assert_eq!(self.cache.image().offset, after.offset, "the cache is told first");
+            assert!(self.applied.image().offset < after.offset, "clients are told last");
             self.seen.lock().push((self.name, after.offset.0));
         }
     }
@@ -58,14 +65,20 @@ mod tests {
     #[test]
     fn parts_are_told_in_their_order() {
         let cache = Arc::new(MetadataCache::new(Arc::default()));
+        let applied = Arc::new(MetadataCache::new(Arc::default()));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let recorder = |name| {
-            Arc::new(Recorder { name, cache: cache.clone(), seen: seen.clone() })
+            Arc::new(Recorder { name, cache: cache.clone(), applied: applied.clone(), seen: seen.clone() })
                 as Arc<dyn MetadataSubscriber>
         };
-        let publisher = MetadataPublisher::new(cache.clone(), vec![recorder("replicas"), recorder("mirror")]);
+        let publisher = MetadataPublisher::new(
+            cache.clone(),
+            vec![recorder("replicas"), recorder("mirror")],
+            applied.clone(),
+        );
         let after = Arc::new(MetadataImage { offset: MetadataOffset(4), ..MetadataImage::default() });
         publisher.publish(&MetadataImage::default(), &MetadataDelta::everything(), &after);
         assert_eq!(*seen.lock(), [("replicas", 4), ("mirror", 4)]);
+        assert_eq!(applied.image().offset, after.offset);
     }
 }

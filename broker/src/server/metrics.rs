@@ -8,13 +8,25 @@ use common::metadata::MetadataImage;
 use common::telemetry::Metrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 
 use crate::metadata::MetadataCache;
+use crate::mirror::metrics::MirrorMetrics;
 
-pub fn register(metrics: &Metrics, broker_id: BrokerId, cache: &Arc<MetadataCache>) {
-    let collector = ImageMetrics { broker_id, cache: cache.clone() };
-    metrics.register(|registry| registry.register_collector(Box::new(collector)));
+pub fn register(
+    metrics: &Metrics,
+    broker_id: BrokerId,
+    cache: &Arc<MetadataCache>,
+    mirror: &Arc<MirrorMetrics>,
+) {
+    let image = ImageMetrics { broker_id, cache: cache.clone() };
+    let mirror = MirrorCollector { metrics: mirror.clone() };
+    metrics.register(|registry| {
+        registry.register_collector(Box::new(image));
+        registry.register_collector(Box::new(mirror));
+    });
 }
 
 struct ImageMetrics {
@@ -79,6 +91,70 @@ impl Collector for ImageMetrics {
             let gauge = ConstGauge::new(value);
             let metric = encoder.encode_descriptor(name, help, None, gauge.metric_type())?;
             gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+/// Mirrors whose partitions this broker leads.
+struct MirrorCollector {
+    metrics: Arc<MirrorMetrics>,
+}
+
+impl fmt::Debug for MirrorCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MirrorCollector").finish_non_exhaustive()
+    }
+}
+
+type StateLabels = [(&'static str, String); 2];
+type MirrorLabel = [(&'static str, String); 1];
+
+impl Collector for MirrorCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let seen = self.metrics.snapshot();
+        let partitions = Family::<StateLabels, Gauge>::default();
+        for ((mirror, state), count) in &seen.partitions {
+            let labels = [("mirror", mirror.to_string()), ("state", state.name().to_owned())];
+            partitions.get_or_create(&labels).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
+        let help = "Mirror partitions led here, by mirror and state";
+        partitions.encode(encoder.encode_descriptor(
+            "mirror_partitions",
+            help,
+            None,
+            partitions.metric_type(),
+        )?)?;
+
+        let lag = Family::<MirrorLabel, Gauge>::default();
+        for (mirror, records) in &seen.largest_lag {
+            lag.get_or_create(&[("mirror", mirror.to_string())]).set(*records);
+        }
+        let help = "Largest lag of a mirror's partitions led here, in records";
+        lag.encode(encoder.encode_descriptor("mirror_lag_records", help, None, lag.metric_type())?)?;
+
+        let counters = [
+            ("mirror_fetch_requests", "Fetches sent to sources", seen.fetch_requests),
+            ("mirror_fetched_bytes", "Bytes of batches from sources", seen.fetched_bytes),
+            (
+                "mirror_fetch_connection_errors",
+                "Connections to sources that failed",
+                seen.fetch_connection_errors,
+            ),
+            (
+                "mirror_metadata_refresh_errors",
+                "Listings of a source that failed",
+                seen.topic_metadata_refresh_errors,
+            ),
+            (
+                "mirror_config_sync_errors",
+                "Configs not taken over from a source",
+                seen.topic_config_sync_errors,
+            ),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
         Ok(())
     }

@@ -27,14 +27,23 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    fn begin(&self, wanted: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    fn begin(&self, wanted: &[Arc<str>]) -> Creating<'_> {
         let mut names = self.names.lock();
-        wanted.into_iter().filter(|name| names.insert(name.clone())).collect()
+        let begun = wanted.iter().filter(|name| names.insert(Arc::clone(name))).cloned().collect();
+        Creating { in_flight: self, names: begun }
     }
+}
 
-    fn end(&self, done: &[Arc<str>]) {
-        let mut names = self.names.lock();
-        for name in done {
+/// Gives the names back however the creation ends: its future is dropped where a client disconnects.
+struct Creating<'a> {
+    in_flight: &'a InFlight,
+    names: Vec<Arc<str>>,
+}
+
+impl Drop for Creating<'_> {
+    fn drop(&mut self) {
+        let mut names = self.in_flight.names.lock();
+        for name in &self.names {
             names.remove(name);
         }
     }
@@ -49,11 +58,11 @@ pub async fn create_topics(
     context: &RequestContext,
     wanted: Vec<Arc<str>>,
 ) {
-    let names = in_flight.begin(wanted.clone());
-    if !names.is_empty() {
-        request(controller, context, &names).await;
-        in_flight.end(&names);
+    let creating = in_flight.begin(&wanted);
+    if !creating.names.is_empty() {
+        request(controller, context, &creating.names).await;
     }
+    drop(creating);
     let mut images = cache.watch();
     let all_here = images.wait_for(|image| wanted.iter().all(|name| image.topic(name).is_some()));
     // Neither outcome matters: the caller answers from the image as it then is.
@@ -100,5 +109,21 @@ async fn request(controller: &ControllerChannel, context: &RequestContext, names
                 debug!(topic = %name.as_str(), error_code, message = ?topic.error_message, "topic not created on first use")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_asked_for_once_at_a_time_and_given_back() {
+        let in_flight = InFlight::default();
+        let wanted: Vec<Arc<str>> = vec!["a".into(), "b".into()];
+        let first = in_flight.begin(&wanted[..1]);
+        assert_eq!(first.names, ["a".into()]);
+        assert_eq!(in_flight.begin(&wanted).names, ["b".into()]);
+        drop(first);
+        assert_eq!(in_flight.begin(&wanted).names, wanted);
     }
 }

@@ -72,7 +72,11 @@ async fn run(directory: &Path, controllers: &[Arc<FakeController>]) -> Run {
             ControllerChannel::new("cluster".to_owned(), BrokerId(7), &voters).expect("addresses"),
         ),
         store: MetadataStore::new(directory),
-        publisher: Arc::new(MetadataPublisher::new(cache.clone(), vec![seen.clone()])),
+        publisher: Arc::new(MetadataPublisher::new(
+            Arc::new(MetadataCache::new(Arc::default())),
+            vec![seen.clone()],
+            cache.clone(),
+        )),
         registered: registered_receiver,
         caught_up: caught_up_sender,
         ahead_patience: Duration::from_millis(20),
