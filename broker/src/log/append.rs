@@ -75,7 +75,11 @@ impl Log {
         if let Some(latest_epoch) = self.epochs.latest()
             && append.leader_epoch < latest_epoch
         {
-            return Err(AppendError::LeaderEpochFell { first_offset, epoch: append.leader_epoch, latest_epoch });
+            return Err(AppendError::LeaderEpochFell {
+                first_offset,
+                epoch: append.leader_epoch,
+                latest_epoch,
+            });
         }
         let mut next_offset = self.log_end;
         for batch in &mut batches {
@@ -168,11 +172,16 @@ impl Log {
             };
             let Some(bytes) = rest.get(..header.size_bytes()) else { break };
             let invalid = |reason: &str| Err(AppendError::corrupt(position, reason));
-            if header.base_offset < 0 || header.last_offset_delta < 0 || header.next_offset() <= header.base_offset {
+            if header.base_offset < 0
+                || header.last_offset_delta < 0
+                || header.next_offset() <= header.base_offset
+            {
                 return invalid("impossible offsets");
             }
             // A cleaner may have taken records out, but never put one in.
-            if header.records_count < 0 || i64::from(header.records_count) > i64::from(header.last_offset_delta) + 1 {
+            if header.records_count < 0
+                || i64::from(header.records_count) > i64::from(header.last_offset_delta) + 1
+            {
                 return invalid("record count and last offset delta do not fit");
             }
             if header.is_transactional() && !header.has_producer_id() {
@@ -210,7 +219,12 @@ impl Log {
         self.failing(result)
     }
 
-    fn write_groups(&mut self, records: &[u8], batches: &[PlacedBatch], now_ms: i64) -> Result<bool, LogError> {
+    fn write_groups(
+        &mut self,
+        records: &[u8],
+        batches: &[PlacedBatch],
+        now_ms: i64,
+    ) -> Result<bool, LogError> {
         let mut rolled = false;
         let mut rest = batches;
         while let Some(first) = rest.first() {
@@ -263,7 +277,11 @@ impl Log {
     }
 
     /// The batch is the newest of the log.
-    pub(super) fn take_producer(&mut self, header: &BatchHeader, content: BatchContent) -> Result<(), LogError> {
+    pub(super) fn take_producer(
+        &mut self,
+        header: &BatchHeader,
+        content: BatchContent,
+    ) -> Result<(), LogError> {
         match ProducerBatch::of(header, content) {
             None => self.producers.end_offset = Offset(header.next_offset()),
             Some(batch) => {

@@ -14,7 +14,6 @@ use super::error::LogError;
 pub(crate) const HIGH_WATERMARK_CHECKPOINT: &str = "replication-offset-checkpoint";
 pub(crate) const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";
 pub(crate) const LOG_START_CHECKPOINT: &str = "log-start-offset-checkpoint";
-pub(crate) const CLEANER_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 
 /// Whether a replaced file must survive a power cut, or a crash of the process only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +133,16 @@ mod tests {
     fn what_is_cut_or_malformed_is_refused_as_a_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("checkpoint");
-        for text in ["", "0\n", "1\n0\n", "0\n1\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 1 2\n", "0\n1\na x 1\n"] {
+        for text in [
+            "",
+            "0\n",
+            "1\n0\n",
+            "0\n1\n",
+            "0\n2\na 0 1\n",
+            "0\n1\na 0\n",
+            "0\n1\na 0 1 2\n",
+            "0\n1\na x 1\n",
+        ] {
             fs::write(&path, text).unwrap();
             assert!(read_offsets(&path).is_err(), "{text:?}");
         }

@@ -19,13 +19,41 @@ pub(crate) fn decompressor<'a>(compression: Compression, body: &'a [u8]) -> io::
         Compression::None => Box::new(body),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
         Compression::Snappy => Box::new(SnappyReader::new(body)),
-        Compression::Lz4 => Box::new(lz4_flex::frame::FrameDecoder::new(body)),
+        Compression::Lz4 => {
+            check_lz4_frame(body)?;
+            Box::new(lz4_flex::frame::FrameDecoder::new(body))
+        }
         Compression::Zstd => {
             let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
             decoder.window_log_max(ZSTD_MAX_WINDOW_LOG)?;
             Box::new(decoder)
         }
     })
+}
+
+/// The decoder takes the end of the bytes for the end of the frame. Consumers do not, and would fail on a
+/// batch whose frame has no end mark, so it must not get in.
+fn check_lz4_frame(body: &[u8]) -> io::Result<()> {
+    const BLOCK_CHECKSUM: u8 = 0x10;
+    const CONTENT_SIZE: u8 = 0x08;
+    const CONTENT_CHECKSUM: u8 = 0x04;
+    const DICTIONARY_ID: u8 = 0x01;
+    let cut_off = || io::Error::new(io::ErrorKind::UnexpectedEof, "lz4 frame without an end");
+    let flags = *body.get(4).ok_or_else(cut_off)?;
+    let has = |flag: u8, bytes: usize| if flags & flag != 0 { bytes } else { 0 };
+    // Magic, flags, block descriptor, optional fields, header checksum.
+    let mut position = 7 + has(CONTENT_SIZE, 8) + has(DICTIONARY_ID, 4);
+    loop {
+        let size = body.get(position..).and_then(|rest| rest.first_chunk::<4>()).ok_or_else(cut_off)?;
+        // The top bit tells that the block is not compressed.
+        let size = (u32::from_le_bytes(*size) & 0x7fff_ffff) as usize;
+        position += 4;
+        if size == 0 {
+            let end = position + has(CONTENT_CHECKSUM, 4);
+            return if end == body.len() { Ok(()) } else { Err(cut_off()) };
+        }
+        position = position.checked_add(size + has(BLOCK_CHECKSUM, 4)).ok_or_else(cut_off)?;
+    }
 }
 
 /// Snappy as producers write it: snappy-java's chunks, or one bare block.
@@ -60,7 +88,10 @@ impl<'a> SnappyReader<'a> {
         let invalid = |error: snap::Error| io::Error::new(io::ErrorKind::InvalidData, error);
         let length = snap::raw::decompress_len(block).map_err(invalid)?;
         if length > block.len().saturating_mul(SNAPPY_MAX_RATIO) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a snappy block claims an impossible length"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a snappy block claims an impossible length",
+            ));
         }
         self.block.resize(length, 0);
         self.read = 0;
@@ -83,14 +114,4 @@ impl Read for SnappyReader<'_> {
         self.read += count;
         Ok(count)
     }
-}
-
-/// All of it, up to `cap` bytes. For the few places that need records whole.
-pub(crate) fn decompress_all(compression: Compression, body: &[u8], cap: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let taken = decompressor(compression, body)?.take(cap as u64 + 1).read_to_end(&mut bytes)?;
-    if taken > cap {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("more than {cap} bytes uncompressed")));
-    }
-    Ok(bytes)
 }

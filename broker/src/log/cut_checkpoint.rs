@@ -45,7 +45,10 @@ impl CutCheckpoint {
     }
 
     /// Notes all at once, durably. An id below the noted one changes nothing.
-    pub fn note(&mut self, cuts: impl IntoIterator<Item = (TopicIdPartition, CutId)>) -> Result<(), LogError> {
+    pub fn note(
+        &mut self,
+        cuts: impl IntoIterator<Item = (TopicIdPartition, CutId)>,
+    ) -> Result<(), LogError> {
         let mut changed = self.applied.clone();
         for (id, cut) in cuts {
             let noted = changed.entry(id).or_insert(cut);
@@ -82,9 +85,8 @@ mod tests {
     #[test]
     fn cuts_are_noted_forgotten_and_never_go_back() {
         let directory = tempfile::tempdir().unwrap();
-        let id = |partition| {
-            TopicIdPartition::new(TopicId::parse("-_v7-_v7-_v7-_v7-_v7-w").unwrap(), partition)
-        };
+        let id =
+            |partition| TopicIdPartition::new(TopicId::parse("-_v7-_v7-_v7-_v7-_v7-w").unwrap(), partition);
         let mut checkpoint = CutCheckpoint::load(directory.path()).unwrap();
         assert_eq!(checkpoint.get(id(0)), None);
         checkpoint.note([(id(0), CutId(5)), (id(1), CutId(6))]).unwrap();

@@ -15,20 +15,23 @@ impl Log {
     /// hence again, until it stays.
     pub fn decided_cut_point(&self, at_most: Offset) -> Result<Offset, LogError> {
         let mut cut = at_most.0.min(self.log_end);
-        loop {
-            if cut <= self.log_start {
-                return Ok(Offset(cut));
-            }
+        while cut > self.log_start {
             // A cut inside a batch takes all of it.
             if let Some(place) = self.holding(self.segment_for(cut), cut)? {
                 cut = place.first_offset.min(cut);
             }
-            let state = if cut == self.log_end { self.producers.clone() } else { self.producer_state_at(cut)? };
-            match state.first_open_offset() {
+            let first_open = if cut == self.log_end {
+                self.producers.first_open_offset()
+            } else {
+                self.producer_state_at(cut)?.first_open_offset()
+            };
+            match first_open {
                 Some(first) if first.0 < cut => cut = first.0,
-                _ => return Ok(Offset(cut.max(self.log_start.min(at_most.0)))),
+                _ => break,
             }
         }
+        // At the log start nothing is left, so nothing is open.
+        Ok(Offset(cut.max(self.log_start)).min(at_most))
     }
 
     /// The state of producers as of `end`: the newest snapshot at or below, and the batches since.

@@ -70,7 +70,7 @@ impl EpochCache {
         if epoch.0 < 0 || self.latest() == Some(epoch) {
             return;
         }
-        while self.entries.last().is_some_and(|last| last.0 >= epoch || last.1 >= start) {
+        while self.entries.last().is_some_and(|last| last.0 > epoch || last.1 >= start) {
             self.entries.pop();
         }
         if self.latest() != Some(epoch) {
@@ -91,7 +91,8 @@ impl EpochCache {
         let higher = self.entries.partition_point(|entry| entry.0 <= epoch);
         let end = self.entries.get(higher)?.1;
         // All the epochs up to the asked one are gone from the log: whoever asks begins at our start.
-        let floor = higher.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(epoch, |entry| entry.0);
+        let floor =
+            higher.checked_sub(1).and_then(|index| self.entries.get(index)).map_or(epoch, |entry| entry.0);
         Some((floor, end))
     }
 

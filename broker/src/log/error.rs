@@ -73,7 +73,9 @@ pub enum AppendError {
     #[error("producer {producer_id} wrote outside of its open transaction")]
     InvalidTransactionState { producer_id: ProducerId },
     /// TRANSACTION_COORDINATOR_FENCED
-    #[error("producer {producer_id}: marker of coordinator epoch {epoch}, the current one is {current_epoch}")]
+    #[error(
+        "producer {producer_id}: marker of coordinator epoch {epoch}, the current one is {current_epoch}"
+    )]
     TransactionCoordinatorFenced { producer_id: ProducerId, epoch: i32, current_epoch: i32 },
     /// A copied batch does not begin at or above the log end.
     #[error("batch {first_offset}..={last_offset} does not follow log end {log_end_offset}")]

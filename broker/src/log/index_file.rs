@@ -32,7 +32,11 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
         if length % ENTRY as u64 != 0 || length > i32::MAX as u64 {
             return Err(LogError::corrupt(path, format!("{length} bytes are no whole number of entries")));
         }
-        Ok(IndexFile { file: LazyFile::default(), written: (length / ENTRY as u64) as u32, pending: Vec::new() })
+        Ok(IndexFile {
+            file: LazyFile::default(),
+            written: (length / ENTRY as u64) as u32,
+            pending: Vec::new(),
+        })
     }
 
     pub fn len(&self) -> u32 {
@@ -102,7 +106,8 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
         self.pending = Vec::new();
         let path = path();
         let file = self.file.get(|| path.clone())?;
-        file.set_len(u64::from(entries) * ENTRY as u64).map_err(|error| LogError::io("truncate", &path, error))?;
+        file.set_len(u64::from(entries) * ENTRY as u64)
+            .map_err(|error| LogError::io("truncate", &path, error))?;
         self.written = entries;
         Ok(())
     }

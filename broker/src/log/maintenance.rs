@@ -32,7 +32,9 @@ impl FlushJob {
             file.sync_data().map_err(|error| LogError::io("sync", path, error))?;
         }
         match &self.directory {
-            Some(directory) => sync_directory(directory).map_err(|error| LogError::io("sync", directory, error)),
+            Some(directory) => {
+                sync_directory(directory).map_err(|error| LogError::io("sync", directory, error))
+            }
             None => Ok(()),
         }
     }
@@ -140,7 +142,11 @@ impl Log {
     }
 
     /// Second half. A failed sync is final: the kernel may have dropped the pages.
-    pub(crate) fn finish_flush(&mut self, job: &FlushJob, result: Result<(), LogError>) -> Result<Offset, LogError> {
+    pub(crate) fn finish_flush(
+        &mut self,
+        job: &FlushJob,
+        result: Result<(), LogError>,
+    ) -> Result<Offset, LogError> {
         self.failing(result)?;
         if job.truncations == self.truncations && job.up_to > self.recovery_point {
             self.recovery_point = job.up_to;

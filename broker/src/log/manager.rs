@@ -156,7 +156,11 @@ impl LogManager {
             None => candidates.min_by_key(|directory| directory.logs.load(Ordering::Relaxed)),
         };
         chosen.cloned().ok_or_else(|| LogError::Offline {
-            path: self.directories.first().map(|directory| directory.path().to_path_buf()).unwrap_or_default(),
+            path: self
+                .directories
+                .first()
+                .map(|directory| directory.path().to_path_buf())
+                .unwrap_or_default(),
         })
     }
 

@@ -50,7 +50,11 @@ impl OffsetIndex {
     }
 
     /// The last entry whose batch begins at or below `position`.
-    pub fn floor_position(&self, position: u64, path: impl Fn() -> PathBuf) -> Result<Option<OffsetEntry>, LogError> {
+    pub fn floor_position(
+        &self,
+        position: u64,
+        path: impl Fn() -> PathBuf,
+    ) -> Result<Option<OffsetEntry>, LogError> {
         self.last_that(path, |entry| u64::from(entry.position) <= position)
     }
 
@@ -67,7 +71,11 @@ impl OffsetIndex {
     }
 
     /// Keeps the entries whose batches begin below `position`.
-    pub fn truncate_to_position(&mut self, position: u64, path: impl Fn() -> PathBuf) -> Result<(), LogError> {
+    pub fn truncate_to_position(
+        &mut self,
+        position: u64,
+        path: impl Fn() -> PathBuf,
+    ) -> Result<(), LogError> {
         let keep = self.file.partition_point(&path, |bytes| u64::from(decode(bytes).position) < position)?;
         self.file.truncate(keep, path)
     }

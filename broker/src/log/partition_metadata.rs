@@ -60,10 +60,7 @@ mod tests {
         let metadata = PartitionMetadata { topic_id: id, topic_record: MetadataOffset(42) };
         metadata.write(directory.path()).unwrap();
         let path = directory.path().join(PARTITION_METADATA);
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap(),
-            "version: 0\ntopic_id: -_v7-_v7-_v7-_v7-_v7-w\n"
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "version: 0\ntopic_id: -_v7-_v7-_v7-_v7-_v7-w\n");
         assert_eq!(PartitionMetadata::read(directory.path()).unwrap(), Some(metadata));
         std::fs::write(&path, "").unwrap();
         assert_eq!(PartitionMetadata::read(directory.path()).unwrap(), None);

@@ -20,7 +20,11 @@ pub(crate) fn path(log_directory: &Path, offset: Offset) -> PathBuf {
     log_directory.join(format!("{:020}.snapshot", offset.0))
 }
 
-pub(crate) fn write(log_directory: &Path, state: &ProducerState, durability: Durability) -> Result<(), LogError> {
+pub(crate) fn write(
+    log_directory: &Path,
+    state: &ProducerState,
+    durability: Durability,
+) -> Result<(), LogError> {
     replace_file(&path(log_directory, state.end_offset), &encode(state), durability)
 }
 

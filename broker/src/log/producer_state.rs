@@ -31,7 +31,10 @@ pub(crate) struct ProducerBatch {
 pub(crate) enum BatchContent {
     Data,
     /// The end of a transaction.
-    Marker { commit: bool, coordinator_epoch: i32 },
+    Marker {
+        commit: bool,
+        coordinator_epoch: i32,
+    },
     /// A control batch that decides nothing: emptied by a cleaner, or of a type this version does not know.
     OtherControl,
 }
@@ -151,7 +154,12 @@ pub(crate) struct ProducerState {
 
 impl ProducerState {
     pub fn at(end_offset: Offset) -> ProducerState {
-        ProducerState { producers: HashMap::new(), open: BTreeMap::new(), unreplicated: Vec::new(), end_offset }
+        ProducerState {
+            producers: HashMap::new(),
+            open: BTreeMap::new(),
+            unreplicated: Vec::new(),
+            end_offset,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -165,7 +173,8 @@ impl ProducerState {
             return None;
         }
         entry.batches.iter().flatten().copied().find(|remembered| {
-            remembered.first_sequence() == batch.base_sequence && remembered.last_sequence == batch.last_sequence()
+            remembered.first_sequence() == batch.base_sequence
+                && remembered.last_sequence == batch.last_sequence()
         })
     }
 
@@ -196,7 +205,8 @@ impl ProducerState {
             let in_order = if batch.producer_epoch != entry.producer_epoch {
                 sequence == 0
             } else {
-                i64::from(sequence) == i64::from(last_sequence) + 1 || (sequence == 0 && last_sequence == i32::MAX)
+                i64::from(sequence) == i64::from(last_sequence) + 1
+                    || (sequence == 0 && last_sequence == i32::MAX)
             };
             if !in_order {
                 return Err(AppendError::OutOfOrderSequence { producer_id, sequence, last_sequence });
@@ -357,12 +367,13 @@ mod tests {
     #[test]
     fn sequences() {
         let written = state(&[data(1, 2, 0, 0, 10)]);
-        let verdict = |epoch, sequence| match written.check(&data(1, epoch, sequence, 10, 5), AppendOrigin::Client) {
-            Ok(()) => "ok",
-            Err(AppendError::OutOfOrderSequence { last_sequence: 9, .. }) => "out of order",
-            Err(AppendError::InvalidProducerEpoch { .. }) => "fenced",
-            Err(other) => panic!("{other}"),
-        };
+        let verdict =
+            |epoch, sequence| match written.check(&data(1, epoch, sequence, 10, 5), AppendOrigin::Client) {
+                Ok(()) => "ok",
+                Err(AppendError::OutOfOrderSequence { last_sequence: 9, .. }) => "out of order",
+                Err(AppendError::InvalidProducerEpoch { .. }) => "fenced",
+                Err(other) => panic!("{other}"),
+            };
         assert_eq!(verdict(2, 10), "ok");
         assert_eq!(verdict(2, 11), "out of order");
         assert_eq!(verdict(2, 9), "out of order");
@@ -407,7 +418,11 @@ mod tests {
         assert_eq!(state.first_open_offset(), Some(Offset(1)));
         assert_eq!(state.apply(&marker(1, 3, true)), None);
         assert_eq!(state.first_open_offset(), Some(Offset(2)));
-        assert_eq!(state.first_undecided_offset(Offset(3)), Some(Offset(1)), "marker above the high watermark");
+        assert_eq!(
+            state.first_undecided_offset(Offset(3)),
+            Some(Offset(1)),
+            "marker above the high watermark"
+        );
         assert_eq!(state.first_undecided_offset(Offset(4)), Some(Offset(2)));
         let aborted = state.apply(&marker(2, 4, false)).unwrap();
         assert_eq!((aborted.first_offset, aborted.last_offset), (Offset(2), Offset(4)));

@@ -119,7 +119,11 @@ impl Log {
 
     /// The aborted transactions that a reader of committed data needs for a slice: those with a batch
     /// in from..upper, where `upper` is the slice's end.
-    pub fn aborted_transactions(&self, from: Offset, upper: Offset) -> Result<Vec<AbortedTransaction>, LogError> {
+    pub fn aborted_transactions(
+        &self,
+        from: Offset,
+        upper: Offset,
+    ) -> Result<Vec<AbortedTransaction>, LogError> {
         let mut found = Vec::new();
         for segment in &self.segments[self.segment_for(from.0)..] {
             for aborted in segment.aborted()? {

@@ -54,7 +54,12 @@ mod tests {
 
     fn place(number: i64) -> BatchPlace {
         // Ten offsets each, but only the first seven are in the batch: a cleaned source leaves gaps.
-        BatchPlace { first_offset: 10 * number, last_offset: 10 * number + 6, position: 100 * number as u64, bytes: 100 }
+        BatchPlace {
+            first_offset: 10 * number,
+            last_offset: 10 * number + 6,
+            position: 100 * number as u64,
+            bytes: 100,
+        }
     }
 
     #[test]
@@ -65,7 +70,9 @@ mod tests {
         for number in 0..CAPACITY as i64 + 3 {
             recent.push(place(number));
         }
-        for (offset, expected) in [(29, None), (30, Some(3)), (36, Some(3)), (37, Some(4)), (2586, Some(258)), (2587, None)] {
+        for (offset, expected) in
+            [(29, None), (30, Some(3)), (36, Some(3)), (37, Some(4)), (2586, Some(258)), (2587, None)]
+        {
             assert_eq!(recent.holding(offset), expected.map(place), "offset {offset}");
         }
         for (position, expected) in [(299, None), (300, Some(3)), (399, Some(3)), (9_999_999, Some(258))] {

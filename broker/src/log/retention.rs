@@ -39,7 +39,8 @@ impl Log {
                 if !self.config.delete || self.config.retention_ms < 0 {
                     return Ok(false);
                 }
-                let newest = segment.max_timestamp()?.map(|max| max.timestamp_ms).filter(|newest| *newest >= 0);
+                let newest =
+                    segment.max_timestamp()?.map(|max| max.timestamp_ms).filter(|newest| *newest >= 0);
                 Ok(now_ms.saturating_sub(newest.unwrap_or(segment.created_ms())) > self.config.retention_ms)
             };
             let too_large = excess >= segment.size_bytes() as i64;

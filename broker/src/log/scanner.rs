@@ -28,7 +28,13 @@ pub(crate) struct HeaderScanner {
 }
 
 impl HeaderScanner {
-    pub fn new(file: Arc<File>, path: PathBuf, position: u64, end: u64, buffer_bytes: usize) -> HeaderScanner {
+    pub fn new(
+        file: Arc<File>,
+        path: PathBuf,
+        position: u64,
+        end: u64,
+        buffer_bytes: usize,
+    ) -> HeaderScanner {
         HeaderScanner { file, path, position, end, buffer: Vec::new(), buffer_start: position, buffer_bytes }
     }
 
@@ -45,12 +51,16 @@ impl HeaderScanner {
         if left < HEADER_BYTES as u64 {
             return Err(corrupt(&self.path, &"cut-off batch header"));
         }
-        let header = BatchHeader::parse(self.header_bytes(position)?).map_err(|error| corrupt(&self.path, &error))?;
+        let header =
+            BatchHeader::parse(self.header_bytes(position)?).map_err(|error| corrupt(&self.path, &error))?;
         let bytes = header.size_bytes() as u64;
         if bytes > left {
             return Err(corrupt(&self.path, &"cut-off batch"));
         }
-        if header.base_offset < 0 || header.last_offset_delta < 0 || header.next_offset() <= header.base_offset {
+        if header.base_offset < 0
+            || header.last_offset_delta < 0
+            || header.next_offset() <= header.base_offset
+        {
             return Err(corrupt(&self.path, &"impossible offsets"));
         }
         self.position += bytes;
@@ -78,7 +88,9 @@ impl HeaderScanner {
             return Ok(BatchContent::Data);
         }
         let mut bytes = vec![0; header.size_bytes()];
-        self.file.read_exact_at(&mut bytes, position).map_err(|error| LogError::io("read", &self.path, error))?;
+        self.file
+            .read_exact_at(&mut bytes, position)
+            .map_err(|error| LogError::io("read", &self.path, error))?;
         control_content(&Batch { position: 0, header: *header, bytes: &bytes })
             .map_err(|error| LogError::corrupt(&self.path, format!("at byte {position}: {error}")))
     }

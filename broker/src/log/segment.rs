@@ -95,6 +95,8 @@ impl Segment {
         segment.offsets = take(OffsetIndex::open(&segment.path(OFFSET_INDEX)), &mut damaged)?;
         segment.times = take(TimeIndex::open(&segment.path(TIME_INDEX)), &mut damaged)?;
         segment.transactions = take(TransactionIndex::open(&segment.path(TRANSACTION_INDEX)), &mut damaged)?;
+        // Closing a segment leaves at least one time in the index.
+        damaged |= segment.size_bytes > 0 && segment.times.len() == 0;
         // An index that points past the end is one of another time.
         if let Some(last) = segment.offsets.last(|| segment.path(OFFSET_INDEX))? {
             damaged |= u64::from(last.position) >= segment.size_bytes;
@@ -139,7 +141,8 @@ impl Segment {
         index_interval_bytes: u32,
     ) -> Result<(), LogError> {
         let file = self.file()?;
-        file.write_all_at(bytes, self.size_bytes).map_err(|error| LogError::io("write", &self.path(LOG), error))?;
+        file.write_all_at(bytes, self.size_bytes)
+            .map_err(|error| LogError::io("write", &self.path(LOG), error))?;
         for header in batches {
             self.note_batch(header, index_interval_bytes)?;
         }
@@ -185,7 +188,11 @@ impl Segment {
     }
 
     pub fn aborted(&self) -> Result<Vec<AbortedTransaction>, LogError> {
-        if self.transactions.is_empty() { Ok(Vec::new()) } else { self.transactions.read(&self.path(TRANSACTION_INDEX)) }
+        if self.transactions.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.transactions.read(&self.path(TRANSACTION_INDEX))
+        }
     }
 
     /// The next offset after a clean stop: what follows the last index entry is read, and the state of
@@ -202,7 +209,10 @@ impl Segment {
             let mut scanner = self.scanner(start, LOOKUP_BYTES)?;
             while let Some((position, header)) = scanner.next()? {
                 if header.base_offset < next_offset {
-                    return Err(LogError::corrupt(&self.path(LOG), format!("at byte {position}: offsets fall")));
+                    return Err(LogError::corrupt(
+                        &self.path(LOG),
+                        format!("at byte {position}: offsets fall"),
+                    ));
                 }
                 next_offset = header.next_offset();
                 self.note_timestamp(&header);
@@ -219,7 +229,9 @@ impl Segment {
         }
         let relative = (offset - self.base_offset).clamp(0, MAX_RELATIVE) as u32;
         let entry = self.offsets.floor_offset(relative, || self.path(OFFSET_INDEX))?;
-        let start = entry.map_or(0, |entry| u64::from(entry.position));
+        // An entry past the end is a damaged one.
+        let start = entry.map_or(0, |entry| u64::from(entry.position)).min(self.size_bytes);
+        let start = if start == self.size_bytes { 0 } else { start };
         match self.scan_for(start, offset) {
             // A batch at an entry's place begins at or below the entry's offset. If it does not, or if
             // there is no batch, then the index is damaged; the batches themselves are the truth.
@@ -247,7 +259,9 @@ impl Segment {
         let entry = self.offsets.floor_position(limit, || self.path(OFFSET_INDEX))?;
         let start = entry.map_or(0, |entry| u64::from(entry.position)).max(known.position);
         match self.last_by(start, limit, known) {
-            Err(LogError::Corrupt { .. }) if start > known.position => self.last_by(known.position, limit, known),
+            Err(LogError::Corrupt { .. }) if start > known.position => {
+                self.last_by(known.position, limit, known)
+            }
             other => other,
         }
     }
@@ -283,7 +297,9 @@ impl Segment {
 
     /// Position from which on batches may reach `timestamp_ms`.
     pub fn position_by_time(&self, timestamp_ms: i64) -> Result<u64, LogError> {
-        let Some(below) = self.times.last_below(timestamp_ms, || self.path(TIME_INDEX))? else { return Ok(0) };
+        let Some(below) = self.times.last_below(timestamp_ms, || self.path(TIME_INDEX))? else {
+            return Ok(0);
+        };
         let entry = self.offsets.floor_offset(below.relative_offset, || self.path(OFFSET_INDEX))?;
         Ok(entry.map_or(0, |entry| u64::from(entry.position)))
     }
@@ -291,7 +307,8 @@ impl Segment {
     /// Since when the segment is being written, for `segment.ms`.
     pub fn begun_ms(&mut self) -> Result<i64, LogError> {
         if self.first_timestamp_ms.is_none() && self.size_bytes > 0 {
-            self.first_timestamp_ms = self.scanner(0, LOOKUP_BYTES)?.next()?.map(|(_, header)| header.max_timestamp);
+            self.first_timestamp_ms =
+                self.scanner(0, LOOKUP_BYTES)?.next()?.map(|(_, header)| header.max_timestamp);
         }
         Ok(self.first_timestamp_ms.filter(|timestamp| *timestamp >= 0).unwrap_or(self.created_ms))
     }

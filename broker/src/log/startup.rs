@@ -145,7 +145,8 @@ fn open_directory(
                 // KAFKA-16814: a directory that names no topic must not stop the broker.
                 let aside = path.join(aside_name(&name, "stray"));
                 tracing::warn!(directory = %entry.path().display(), "partition.metadata is missing; set aside");
-                fs::rename(entry.path(), &aside).map_err(|error| LogError::io("rename", &entry.path(), error))?;
+                fs::rename(entry.path(), &aside)
+                    .map_err(|error| LogError::io("rename", &entry.path(), error))?;
             }
         }
     }
@@ -189,7 +190,8 @@ fn open_all(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(candidate) = candidates.get(index) else { return };
-            let result = open_one(candidate, directory, &config.default_log_config, checkpoints, clean, now_ms);
+            let result =
+                open_one(candidate, directory, &config.default_log_config, checkpoints, clean, now_ms);
             if let Some(place) = results.lock().get_mut(index) {
                 *place = Some(result);
             }
@@ -272,7 +274,11 @@ mod tests {
             ("orders-99999999999", None),
         ] {
             let parsed = parse_name(name);
-            assert_eq!(parsed, expected.map(|(topic, partition)| TopicPartition::new(topic, partition)), "{name}");
+            assert_eq!(
+                parsed,
+                expected.map(|(topic, partition)| TopicPartition::new(topic, partition)),
+                "{name}"
+            );
         }
         let long = format!("{}-0", "t".repeat(249));
         let aside = aside_name(&long, "delete");

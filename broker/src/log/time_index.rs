@@ -45,7 +45,11 @@ impl TimeIndex {
     }
 
     /// The last entry below `timestamp_ms`: no batch up to its offset reaches the timestamp.
-    pub fn last_below(&self, timestamp_ms: i64, path: impl Fn() -> PathBuf) -> Result<Option<TimeEntry>, LogError> {
+    pub fn last_below(
+        &self,
+        timestamp_ms: i64,
+        path: impl Fn() -> PathBuf,
+    ) -> Result<Option<TimeEntry>, LogError> {
         let after = self.file.partition_point(&path, |bytes| decode(bytes).timestamp_ms < timestamp_ms)?;
         match after.checked_sub(1) {
             None => Ok(None),
@@ -55,7 +59,8 @@ impl TimeIndex {
 
     /// Keeps the entries below `relative_offset`.
     pub fn truncate_to(&mut self, relative_offset: u32, path: impl Fn() -> PathBuf) -> Result<(), LogError> {
-        let keep = self.file.partition_point(&path, |bytes| decode(bytes).relative_offset < relative_offset)?;
+        let keep =
+            self.file.partition_point(&path, |bytes| decode(bytes).relative_offset < relative_offset)?;
         self.file.truncate(keep, path)
     }
 
@@ -105,6 +110,9 @@ mod tests {
         };
         assert_eq!([below(100), below(101), below(250), below(i64::MAX)], [None, Some(4), Some(4), Some(20)]);
         index.truncate_to(20, || path.clone()).unwrap();
-        assert_eq!(index.last(|| path.clone()).unwrap(), Some(TimeEntry { timestamp_ms: 100, relative_offset: 4 }));
+        assert_eq!(
+            index.last(|| path.clone()).unwrap(),
+            Some(TimeEntry { timestamp_ms: 100, relative_offset: 4 })
+        );
     }
 }

@@ -97,19 +97,25 @@ impl Log {
         let compression = header.compression().map_err(|error| corrupt(&error))?;
         let append_time = header.timestamp_type() == TimestampType::LogAppendTime;
         let mut found = None;
-        walk_records(compression, &bytes[HEADER_BYTES..], header.records_count, MAX_UNCOMPRESSED_BYTES, |record| {
-            let offset = header.base_offset + i64::from(record.offset_delta);
-            let timestamp = if append_time {
-                header.max_timestamp
-            } else {
-                header.base_timestamp.wrapping_add(record.timestamp_delta)
-            };
-            if offset >= self.log_start && wanted(timestamp) {
-                found = Some((offset, timestamp));
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })
+        walk_records(
+            compression,
+            &bytes[HEADER_BYTES..],
+            header.records_count,
+            MAX_UNCOMPRESSED_BYTES,
+            |record| {
+                let offset = header.base_offset + i64::from(record.offset_delta);
+                let timestamp = if append_time {
+                    header.max_timestamp
+                } else {
+                    header.base_timestamp.wrapping_add(record.timestamp_delta)
+                };
+                if offset >= self.log_start && wanted(timestamp) {
+                    found = Some((offset, timestamp));
+                    return ControlFlow::Break(());
+                }
+                ControlFlow::Continue(())
+            },
+        )
         .map_err(|error| corrupt(&error))?;
         Ok(found)
     }

@@ -54,7 +54,9 @@ impl TransactionIndex {
             .truncate(false)
             .write(true)
             .open(path)
-            .and_then(|file| file.write_all_at(&encode(aborted), u64::from(self.entries) * ENTRY_BYTES as u64))
+            .and_then(|file| {
+                file.write_all_at(&encode(aborted), u64::from(self.entries) * ENTRY_BYTES as u64)
+            })
             .map_err(|error| LogError::io("write", path, error))?;
         self.entries += 1;
         Ok(())
@@ -101,7 +103,9 @@ impl TransactionIndex {
         if self.is_empty() {
             return Ok(());
         }
-        fs::File::open(path).and_then(|file| file.sync_data()).map_err(|error| LogError::io("sync", path, error))
+        fs::File::open(path)
+            .and_then(|file| file.sync_data())
+            .map_err(|error| LogError::io("sync", path, error))
     }
 }
 
@@ -121,9 +125,9 @@ fn decode(bytes: &[u8]) -> Option<AbortedTransaction> {
     if i16::from_be_bytes(*version) != VERSION {
         return None;
     }
-    let mut fields = fields.chunks_exact(8).map(|field| {
-        field.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)) as i64
-    });
+    let mut fields = fields
+        .chunks_exact(8)
+        .map(|field| field.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)) as i64);
     Some(AbortedTransaction {
         producer_id: ProducerId(fields.next()?),
         first_offset: Offset(fields.next()?),

@@ -86,7 +86,11 @@ impl LogManager {
                 .collect()
         };
         let recovery_points = offsets(Log::recovery_point);
-        write_offsets(&directory.path().join(RECOVERY_POINT_CHECKPOINT), &recovery_points, Durability::Power)?;
+        write_offsets(
+            &directory.path().join(RECOVERY_POINT_CHECKPOINT),
+            &recovery_points,
+            Durability::Power,
+        )?;
         let log_starts = offsets(Log::log_start_offset);
         write_offsets(&directory.path().join(LOG_START_CHECKPOINT), &log_starts, Durability::Power)
     }
@@ -153,7 +157,9 @@ impl LogManager {
             .collect();
         for directory in &self.directories {
             let mine: Vec<usize> = (0..cuts.len())
-                .filter(|index| cuts[*index].log.directory().id() == directory.id() && results[*index].is_ok())
+                .filter(|index| {
+                    cuts[*index].log.directory().id() == directory.id() && results[*index].is_ok()
+                })
                 .collect();
             if mine.is_empty() {
                 continue;
@@ -203,9 +209,10 @@ impl LogManager {
     /// Notes cuts that a replica has applied without cutting: LOSS cuts of replicas that keep their tail.
     pub fn note_cuts(&self, cuts: &[(TopicIdPartition, CutId)]) -> Result<(), LogError> {
         for directory in self.online() {
-            let mine = cuts.iter().copied().filter(|(id, _)| {
-                self.log(*id).is_some_and(|log| log.directory().id() == directory.id())
-            });
+            let mine = cuts
+                .iter()
+                .copied()
+                .filter(|(id, _)| self.log(*id).is_some_and(|log| log.directory().id() == directory.id()));
             let result = directory.cuts.lock().note(mine);
             directory.reporting(result)?;
         }
@@ -219,7 +226,9 @@ impl LogManager {
         std::thread::scope(|scope| {
             let closing: Vec<_> = self
                 .online()
-                .map(|directory| scope.spawn(move || directory.reporting(self.close_directory(directory, broker_epoch))))
+                .map(|directory| {
+                    scope.spawn(move || directory.reporting(self.close_directory(directory, broker_epoch)))
+                })
                 .collect();
             for thread in closing {
                 match thread.join() {

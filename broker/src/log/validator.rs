@@ -65,7 +65,8 @@ pub(crate) fn refused(position: usize, error: BatchError) -> AppendError {
 
 fn check_header(header: &BatchHeader, origin: AppendOrigin) -> Result<(), AppendError> {
     let invalid = |message: String| Err(AppendError::invalid(message));
-    if i64::from(header.last_offset_delta) + 1 != i64::from(header.records_count) || header.records_count <= 0 {
+    if i64::from(header.last_offset_delta) + 1 != i64::from(header.records_count) || header.records_count <= 0
+    {
         return invalid(format!(
             "last offset delta {} and record count {} do not fit",
             header.last_offset_delta, header.records_count

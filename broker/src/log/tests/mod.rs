@@ -1,1 +1,13 @@
-mod placeholder {}
+//! Tests of whole logs; those of single parts stand beside the parts.
+
+mod appending;
+mod cut_points;
+mod dump;
+mod managing;
+mod model;
+mod reading;
+mod recovering;
+mod retaining;
+mod support;
+mod truncating;
+mod validating;

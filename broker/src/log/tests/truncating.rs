@@ -1,0 +1,75 @@
+use common::ids::{LeaderEpoch, Offset};
+
+use super::support::*;
+use crate::log::AppendOrigin;
+
+#[test]
+fn truncation_takes_batches_epochs_and_producers() {
+    for target in 0..=36_i64 {
+        for crash in [false, true] {
+            let mut test = TestLog::new(config());
+            for number in 0..12 {
+                test.append(idempotent(4, 0, 3 * number, 3), AppendOrigin::Client, number).unwrap();
+            }
+            assert_eq!(test.log.truncate_to(Offset(target)).unwrap(), target < 36);
+            let whole = target / 3;
+            assert_eq!(test.log.log_end_offset(), Offset(3 * whole), "target {target}");
+            let check = |test: &TestLog| {
+                assert_eq!(test.batches(1 << 20).len() as i64, whole);
+                assert_eq!(test.log.latest_epoch(), (whole > 0).then_some(LeaderEpoch(whole as i32 - 1)));
+                let active = test.log.active_producers();
+                let expected = (whole > 0).then_some(3 * whole as i32 - 1);
+                assert_eq!(
+                    active.first().map(|producer| producer.last_sequence),
+                    expected,
+                    "target {target}"
+                );
+            };
+            check(&test);
+            if crash {
+                test.crash()
+            } else {
+                test.restart()
+            }
+            check(&test);
+            let next = idempotent(4, 0, 3 * whole as i32, 3);
+            test.append(next, AppendOrigin::Client, 20).unwrap();
+            if crash {
+                test.crash()
+            } else {
+                test.restart()
+            }
+            assert_eq!(test.batches(1 << 20).len() as i64, whole + 1);
+            assert_eq!(test.log.latest_epoch(), Some(LeaderEpoch(20)));
+        }
+    }
+}
+
+#[test]
+fn an_emptied_log_begins_where_it_was_told() {
+    let mut test = TestLog::new(config());
+    test.fill(10);
+    test.log.truncate_fully_and_start_at(Offset(500)).unwrap();
+    assert_eq!((test.log.log_start_offset(), test.log.log_end_offset()), (Offset(500), Offset(500)));
+    test.crash();
+    assert_eq!((test.log.log_start_offset(), test.log.log_end_offset()), (Offset(500), Offset(500)));
+    test.fill(1);
+    assert_eq!(test.batches(1 << 20), [(500, 502)]);
+    // Below the start: everything goes, and the log begins at the target.
+    assert!(test.log.truncate_to(Offset(20)).unwrap());
+    assert_eq!((test.log.log_start_offset(), test.log.log_end_offset()), (Offset(20), Offset(20)));
+    test.fill(1);
+    assert_eq!(test.batches(1 << 20), [(20, 22)]);
+}
+
+#[test]
+fn a_raised_start_inside_a_batch_survives_truncation() {
+    let mut test = TestLog::new(config());
+    test.fill(4);
+    assert!(test.log.increase_log_start_offset(Offset(4)));
+    assert!(!test.log.increase_log_start_offset(Offset(4)));
+    assert!(test.log.truncate_to(Offset(5)).unwrap());
+    // The batch 3..=5 went, so nothing is left.
+    assert!(test.log.is_empty());
+    assert_eq!(test.log.log_end_offset(), Offset(4));
+}
