@@ -72,7 +72,7 @@ async fn answer(context: &ApiContext, client: &Client, mut frame: Bytes) -> Resu
             Request::ApiVersions(request) => {
                 api_versions(context, client, &request, header.api_version).into()
             }
-            request => forward::answer(context, request)
+            request => forward::answer(context, request, header.api_version)
                 .await
                 .ok_or_else(|| format!("{} is not served by controllers", spec.name))?,
         }

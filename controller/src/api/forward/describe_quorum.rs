@@ -5,13 +5,18 @@ use protocol::error_code::ErrorCode;
 use protocol::messages::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
 use protocol::messages::{BrokerId, DescribeQuorumRequest, DescribeQuorumResponse, TopicName};
 use raft_log::QuorumReplica;
+use uuid::Uuid;
 
 use super::text;
 use crate::api::ApiContext;
 
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
-pub async fn handle(context: &ApiContext, request: &DescribeQuorumRequest) -> DescribeQuorumResponse {
+pub async fn handle(
+    context: &ApiContext,
+    request: &DescribeQuorumRequest,
+    version: i16,
+) -> DescribeQuorumResponse {
     let mut response = DescribeQuorumResponse::default();
     let asks_for_metadata = match request.topics.as_slice() {
         [topic] => {
@@ -42,7 +47,9 @@ pub async fn handle(context: &ApiContext, request: &DescribeQuorumRequest) -> De
     let status = context.raft.status();
     let partition = PartitionData::default().with_partition_index(0);
     let partition = if status.is_leader {
-        let replicas = |replicas: &[QuorumReplica]| replicas.iter().map(replica).collect::<Vec<_>>();
+        let replicas = |replicas: &[QuorumReplica]| {
+            replicas.iter().map(|known| replica(known, version)).collect::<Vec<_>>()
+        };
         partition
             .with_leader_id(node_id(status.leader.map(|leader| leader.node_id)))
             .with_leader_epoch(i32::try_from(status.term).unwrap_or(i32::MAX))
@@ -56,7 +63,7 @@ pub async fn handle(context: &ApiContext, request: &DescribeQuorumRequest) -> De
             .with_leader_id(node_id(status.leader.map(|leader| leader.node_id)))
             .with_leader_epoch(i32::try_from(status.term).unwrap_or(i32::MAX))
     };
-    if status.is_leader {
+    if status.is_leader && version >= 2 {
         let mut controllers = context.peers.endpoints().await;
         controllers.insert(context.node_id.0, context.endpoints.clone());
         response.nodes = controllers
@@ -87,10 +94,10 @@ fn offset(index: u64) -> i64 {
     i64::try_from(index).unwrap_or(i64::MAX)
 }
 
-fn replica(replica: &QuorumReplica) -> ReplicaState {
+fn replica(replica: &QuorumReplica, version: i16) -> ReplicaState {
     ReplicaState::default()
         .with_replica_id(node_id(Some(replica.voter.node_id)))
-        .with_replica_directory_id(replica.voter.directory_id)
+        .with_replica_directory_id(if version >= 2 { replica.voter.directory_id } else { Uuid::nil() })
         .with_log_end_offset(replica.log_end_index.map_or(-1, offset))
         .with_last_fetch_timestamp(replica.last_fetch_ms.unwrap_or(-1))
         .with_last_caught_up_timestamp(replica.last_caught_up_ms.unwrap_or(-1))

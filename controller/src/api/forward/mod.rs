@@ -27,8 +27,8 @@ use super::ApiContext;
 use crate::control::ControlError;
 use crate::quorum::WriteError;
 
-/// Answers a request; `None` for one that no controller serves.
-pub async fn answer(context: &ApiContext, request: Request) -> Option<Response> {
+/// Answers a request that came in `version`; `None` for one that no controller serves.
+pub async fn answer(context: &ApiContext, request: Request, version: i16) -> Option<Response> {
     Some(match request {
         Request::CreateTopics(request) => create_topics::handle(context, request).await.into(),
         Request::DeleteTopics(request) => delete_topics::handle(context, request).await.into(),
@@ -37,7 +37,7 @@ pub async fn answer(context: &ApiContext, request: Request) -> Option<Response> 
         Request::AlterConfigs(request) => configs::legacy(context, request).await.into(),
         Request::DescribeConfigs(request) => describe_configs::handle(context, &request).into(),
         Request::DescribeCluster(request) => describe_cluster::handle(context, &request).await.into(),
-        Request::DescribeQuorum(request) => describe_quorum::handle(context, &request).await.into(),
+        Request::DescribeQuorum(request) => describe_quorum::handle(context, &request, version).await.into(),
         Request::CreateMirror(request) => create_mirror::handle(context, request).await.into(),
         Request::AddTopicsToMirror(request) => mirror_topics::add(context, request).await.into(),
         Request::RemoveTopicsFromMirror(request) => mirror_topics::remove(context, request).await.into(),
@@ -65,7 +65,7 @@ pub async fn forwarded(
         .map_err(|_| Status::invalid_argument("an API version that is none"))?;
     let decoded = decode_request(key, version, request.body.clone())
         .map_err(|error| Status::invalid_argument(error.to_string()))?;
-    let response = answer(context, decoded).await.ok_or_else(unknown)?;
+    let response = answer(context, decoded, version).await.ok_or_else(unknown)?;
     let body: Bytes =
         encode_response(&response, key, version).map_err(|error| Status::internal(error.to_string()))?;
     Ok(wire::ForwardResponse { body })
