@@ -91,8 +91,8 @@ impl ControllerServer {
         config: ControllerConfig,
         quorum: BoundQuorumListener,
     ) -> Result<ControllerServer, StartError> {
-        let lock = DirectoryLock::acquire(&config.log_dir)?;
         let meta = storage::load(&config.log_dir)?;
+        let lock = DirectoryLock::acquire(&config.log_dir)?;
         if meta.node_id != config.node_id.0 {
             return Err(StartError::NodeId { formatted: meta.node_id, configured: config.node_id.0 });
         }

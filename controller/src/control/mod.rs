@@ -9,6 +9,7 @@ pub mod heartbeat;
 pub mod mirror;
 pub mod partition;
 pub mod partition_change;
+pub mod partition_count;
 pub mod placement;
 pub mod producer_id;
 pub mod result;

@@ -6,7 +6,7 @@ use protocol::messages::{CreatePartitionsRequest, CreatePartitionsResponse};
 
 use super::{failure, refusal};
 use crate::api::ApiContext;
-use crate::control::topic::{NewPartitions, create_partitions};
+use crate::control::partition_count::{NewPartitions, create_partitions};
 
 pub async fn handle(context: &ApiContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse {
     let validate_only = request.validate_only;

@@ -338,7 +338,7 @@ fn case_24_partitions_follow_the_source_and_never_shrink() {
 
 #[test]
 fn counterexample_21_partitions_added_to_a_released_topic_are_writable() {
-    use crate::control::topic::{NewPartitions, create_partitions};
+    use crate::control::partition_count::{NewPartitions, create_partitions};
     let (mut image, association) = mirrored();
     set_mirror_name(&mut image, "t", "m.removed");
     let wanted = [NewPartitions { topic: "t".to_owned(), count: 3, assignments: None }];

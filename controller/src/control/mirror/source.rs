@@ -11,11 +11,12 @@ use common::mirror_state::MIRROR_NAME_CONFIG;
 use protocol::error_code::ErrorCode;
 
 use super::topics::removed;
+use crate::control::partition_count::grow;
 use crate::control::placement::{PlacementSpec, place};
 use crate::control::result::{ControlError, refuse};
 use crate::control::settings::{ControlSettings, configs_of};
 use crate::control::topic::{
-    MAX_PARTITIONS_PER_REQUEST, Randomness, grow, topic_config, topic_records, validate_topic_name,
+    MAX_PARTITIONS_PER_REQUEST, Randomness, topic_config, topic_records, validate_topic_name,
 };
 use crate::control::{config, producer_id};
 
