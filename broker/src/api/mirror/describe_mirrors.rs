@@ -118,6 +118,7 @@ fn led(
         partition_index: index,
         state: text(MirrorState::Unknown.name()),
         leader_id: WireBroker(leader.0),
+        writable: topic.is_writable(index),
         ..Default::default()
     };
     if let Some(entry) = entry {

@@ -114,6 +114,7 @@ fn detail(
     let mut detail = PartitionDetail {
         partition_index: index,
         leader_id: BrokerId(partition.registration.leader.map_or(-1, |leader| leader.0)),
+        writable: topic.is_writable(index),
         ..Default::default()
     };
     let term = context.controller.status().borrow().term;
