@@ -78,6 +78,9 @@ pub(crate) fn entries_of<'a>(path: &Path, text: &'a str) -> Result<Vec<&'a str>,
     Ok(entries)
 }
 
+/// Topic, partition, offset.
+pub(crate) type PartitionOffsets = Vec<(Arc<str>, i32, Offset)>;
+
 /// An offset for each partition: recovery points, high watermarks, log starts.
 pub(crate) fn write_offsets(
     path: &Path,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use common::ids::DirectoryId;
 use parking_lot::Mutex;
 
+use super::checkpoint::PartitionOffsets;
 use super::cut_checkpoint::CutCheckpoint;
 use super::error::LogError;
 
@@ -23,6 +24,8 @@ pub struct LogDirectory {
     /// Some log was written since the last checkpoint.
     pub(super) written: AtomicBool,
     pub(super) high_watermark_moved: AtomicBool,
+    /// Recovery points and log starts as last written: each write costs a sync, so none is made in vain.
+    pub(super) checkpointed: Mutex<[PartitionOffsets; 2]>,
     on_failure: LogDirectoryFailure,
 }
 
@@ -41,6 +44,7 @@ impl LogDirectory {
             cuts,
             written: AtomicBool::new(false),
             high_watermark_moved: AtomicBool::new(false),
+            checkpointed: Mutex::default(),
             on_failure,
         })
     }

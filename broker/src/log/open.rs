@@ -137,9 +137,13 @@ impl Log {
         self.epochs.truncate_from_start(Offset(self.log_start));
         self.epochs.save(&self.directory, Durability::Process)?;
         self.drop_snapshots_above(self.log_end)?;
-        let first = self.segments[0].base_offset();
-        let stale = self.snapshots.partition_point(|offset| offset.0 < first);
-        for offset in self.snapshots.drain(..stale) {
+        // Of use are those that segments begin with, and the newest; each orderly stop leaves one more.
+        let newest = self.snapshots.last().copied();
+        let bases: BTreeSet<i64> = self.segments.iter().map(Segment::base_offset).collect();
+        let (kept, stale): (Vec<Offset>, Vec<Offset>) =
+            self.snapshots.iter().partition(|offset| Some(**offset) == newest || bases.contains(&offset.0));
+        self.snapshots = kept;
+        for offset in stale {
             producer_snapshot::remove(&self.directory, offset)?;
         }
         Ok(())

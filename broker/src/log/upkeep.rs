@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use common::ids::{BrokerEpoch, CutId, Offset, TopicIdPartition};
 
 use super::checkpoint::{
-    Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, write_offsets,
+    Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, PartitionOffsets, RECOVERY_POINT_CHECKPOINT,
+    write_offsets,
 };
 use super::directory::LogDirectory;
 use super::error::LogError;
@@ -21,8 +22,12 @@ use super::startup::write_clean_shutdown;
 const FILE_SYNCS: usize = 16;
 
 impl LogManager {
+    /// In a fixed order, so that checkpoints can be compared.
     fn logs_in(&self, directory: &LogDirectory) -> Vec<Arc<SharedLog>> {
-        self.logs.read().values().filter(|log| log.directory().id() == directory.id()).cloned().collect()
+        let mut logs: Vec<_> =
+            self.logs.read().values().filter(|log| log.directory().id() == directory.id()).cloned().collect();
+        logs.sort_unstable_by_key(|log| log.id());
+        logs
     }
 
     fn online(&self) -> impl Iterator<Item = &Arc<LogDirectory>> {
@@ -79,20 +84,24 @@ impl LogManager {
 
     fn write_recovery_points(&self, directory: &LogDirectory) -> Result<(), LogError> {
         let logs = self.logs_in(directory);
-        let offsets = |of: fn(&Log) -> Offset| -> Vec<(Arc<str>, i32, Offset)> {
+        let offsets = |of: fn(&Log) -> Offset| -> PartitionOffsets {
             logs.iter()
                 .map(|log| (log.topic().clone(), log.id().partition, of(&log.read())))
                 .filter(|entry| entry.2 > Offset::ZERO)
                 .collect()
         };
-        let recovery_points = offsets(Log::recovery_point);
-        write_offsets(
-            &directory.path().join(RECOVERY_POINT_CHECKPOINT),
-            &recovery_points,
-            Durability::Power,
-        )?;
-        let log_starts = offsets(Log::log_start_offset);
-        write_offsets(&directory.path().join(LOG_START_CHECKPOINT), &log_starts, Durability::Power)
+        let mut written = directory.checkpointed.lock();
+        let checkpoints = [
+            (RECOVERY_POINT_CHECKPOINT, offsets(Log::recovery_point)),
+            (LOG_START_CHECKPOINT, offsets(Log::log_start_offset)),
+        ];
+        for ((name, offsets), written) in checkpoints.into_iter().zip(written.iter_mut()) {
+            if *written != offsets {
+                write_offsets(&directory.path().join(name), &offsets, Durability::Power)?;
+                *written = offsets;
+            }
+        }
+        Ok(())
     }
 
     /// To be called after truncations outside of `apply_cuts`, before the logs are written again.

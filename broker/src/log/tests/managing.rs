@@ -61,7 +61,7 @@ fn fill(log: &SharedLog, count: i64) {
 
 #[test]
 fn logs_come_back_after_an_orderly_stop_and_after_a_crash() {
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, two) = (directory(), directory());
     let paths = [one.path(), two.path()];
     let manager = open(&paths);
     for partition in 0..4 {
@@ -104,7 +104,7 @@ fn logs_come_back_after_an_orderly_stop_and_after_a_crash() {
 /// D9, D10: directories of other topics, of none, and of a topic that came back with its id.
 #[test]
 fn strays_are_set_aside() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let manager = open(&[directory.path()]);
     for number in 1..=3 {
         fill(&manager.create(placement(number, 0), NOW).unwrap(), 1);
@@ -133,7 +133,7 @@ fn strays_are_set_aside() {
 
 #[test]
 fn deleted_logs_go_in_the_background() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let manager = open(&[directory.path()]);
     let log = manager.create(placement(1, 0), NOW).unwrap();
     fill(&log, 5);
@@ -163,7 +163,7 @@ fn deleted_logs_go_in_the_background() {
 #[test]
 fn cuts_are_durable_before_they_are_noted() {
     for logs in [2, 20] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = directory();
         let manager = open(&[directory.path()]);
         let cuts: Vec<PendingCut> = (0..logs)
             .map(|partition| {
@@ -191,7 +191,7 @@ fn cuts_are_durable_before_they_are_noted() {
 
 #[test]
 fn damage_to_one_log_leaves_the_others() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let manager = open(&[directory.path()]);
     for partition in 0..2 {
         fill(&manager.create(placement(1, partition), NOW).unwrap(), 5);
@@ -211,7 +211,7 @@ fn damage_to_one_log_leaves_the_others() {
 
 #[test]
 fn a_failed_directory_goes_offline_once() {
-    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (one, two) = (directory(), directory());
     let failures = Arc::new(AtomicUsize::new(0));
     let manager = open_counting(&[one.path(), two.path()], &failures);
     let mut lost = None;
@@ -240,7 +240,7 @@ fn a_failed_directory_goes_offline_once() {
 
 #[test]
 fn retention_and_rolls_are_done_for_all() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let manager = open(&[directory.path()]);
     let log = manager.create(placement(1, 0), NOW).unwrap();
     fill(&log, 20);
@@ -259,7 +259,7 @@ fn retention_and_rolls_are_done_for_all() {
 /// 4,000 partitions have to be there in two seconds; a debug build on a busy machine gets more for fewer.
 #[test]
 fn creating_a_log_is_cheap() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = directory();
     let manager = open(&[directory.path()]);
     let started = std::time::Instant::now();
     for partition in 0..1000 {

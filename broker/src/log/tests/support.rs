@@ -16,6 +16,11 @@ pub fn config() -> LogConfig {
     LogConfig { segment_bytes: 700, index_interval_bytes: 100, ..LogConfig::default() }
 }
 
+/// In memory where there is such a file system: these tests sync a great deal.
+pub fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 pub struct TestLog {
     pub directory: tempfile::TempDir,
     pub config: Arc<LogConfig>,
@@ -36,7 +41,7 @@ pub fn open(path: &Path, config: &Arc<LogConfig>, state: OpenState) -> Log {
 
 impl TestLog {
     pub fn new(config: LogConfig) -> TestLog {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = directory();
         let config = Arc::new(config);
         let log = open(directory.path(), &config, clean());
         TestLog { directory, config, log }
