@@ -24,6 +24,7 @@ const EARLIEST_PENDING_UPLOAD: i64 = -6;
 
 const READ_COMMITTED: i8 = 1;
 const FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: i16 = 5;
+const FIRST_VERSION_WITH_LEADER_EPOCH: i16 = 4;
 const NOT_FOUND: i64 = -1;
 
 pub fn handle(replicas: &ReplicaManager, request: &ListOffsetsRequest, version: i16) -> ListOffsetsResponse {
@@ -52,10 +53,14 @@ pub fn handle(replicas: &ReplicaManager, request: &ListOffsetsRequest, version: 
                 topic: Some(topic.name.clone()),
                 partition: wanted.partition_index,
             };
-            match look_up(replicas, &key, wanted, isolation, version) {
+            let mut answer = match look_up(replicas, &key, wanted, isolation, version) {
                 Ok(found) => answered(wanted.partition_index, found),
                 Err(code) => refused(wanted.partition_index, code),
+            };
+            if version < FIRST_VERSION_WITH_LEADER_EPOCH {
+                answer.leader_epoch = LeaderEpoch::UNKNOWN.0;
             }
+            answer
         });
         ListOffsetsTopicResponse::default()
             .with_name(topic.name.clone())

@@ -6,4 +6,5 @@ mod cluster;
 mod lifecycle;
 mod metadata;
 mod produce_fetch;
+mod versions;
 mod wire;

@@ -53,7 +53,7 @@ async fn topics_are_described_altered_and_deleted() {
     cluster.stop().await;
 }
 
-fn quorum_request() -> DescribeQuorumRequest {
+pub fn quorum_request() -> DescribeQuorumRequest {
     let partition = describe_quorum_request::PartitionData::default().with_partition_index(0);
     let topic = describe_quorum_request::TopicData::default()
         .with_topic_name(topic_name("__cluster_metadata"))

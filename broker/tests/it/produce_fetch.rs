@@ -23,40 +23,68 @@ fn batch(values: &[&str]) -> Bytes {
 /// Version 12 of Produce and of Fetch still name topics.
 const BY_NAME: i16 = 12;
 
+/// From here on they name topics by id.
+const BY_ID: i16 = 13;
+
+pub fn produce_request(topic: &str, topic_id: uuid::Uuid, version: i16) -> Request {
+    produce_records(topic, topic_id, version, -1, batch(&["sample"]))
+}
+
+fn produce_records(topic: &str, topic_id: uuid::Uuid, version: i16, acks: i16, records: Bytes) -> Request {
+    let partition = PartitionProduceData::default().with_index(0).with_records(Some(records));
+    let data = TopicProduceData::default().with_partition_data(vec![partition]);
+    let data =
+        if version >= BY_ID { data.with_topic_id(topic_id) } else { data.with_name(topic_name(topic)) };
+    let request = ProduceRequest::default().with_transactional_id(None);
+    request.with_acks(acks).with_timeout_ms(10_000).with_topic_data(vec![data]).into()
+}
+
 /// Error code and base offset.
 async fn produce(connection: &mut Connection, topic: &str, acks: i16, records: Bytes) -> (i16, i64) {
-    let partition = PartitionProduceData::default().with_index(0).with_records(Some(records));
-    let data = TopicProduceData::default().with_name(topic_name(topic)).with_partition_data(vec![partition]);
-    let request =
-        ProduceRequest::default().with_acks(acks).with_timeout_ms(10_000).with_topic_data(vec![data]);
-    let response = connection.call(Request::Produce(request), BY_NAME).await.unwrap();
+    let request = produce_records(topic, uuid::Uuid::nil(), BY_NAME, acks, records);
+    let response = connection.call(request, BY_NAME).await.unwrap();
     let Response::Produce(response) = response else { panic!("{response:?}") };
     let answer = &response.responses[0].partition_responses[0];
     (answer.error_code, answer.base_offset)
 }
 
-async fn fetch(connection: &mut Connection, topic: &str, offset: i64) -> (i16, i64, Bytes) {
+pub fn fetch_request(topic: &str, topic_id: uuid::Uuid, version: i16) -> Request {
+    fetch_from(topic, topic_id, version, 0)
+}
+
+fn fetch_from(topic: &str, topic_id: uuid::Uuid, version: i16, offset: i64) -> Request {
     let partition = FetchPartition::default()
         .with_partition(0)
         .with_fetch_offset(offset)
         .with_partition_max_bytes(1 << 20);
-    let topic = FetchTopic::default().with_topic(topic_name(topic)).with_partitions(vec![partition]);
-    let request = FetchRequest::default()
+    let asked = FetchTopic::default().with_partitions(vec![partition]);
+    let asked =
+        if version >= BY_ID { asked.with_topic_id(topic_id) } else { asked.with_topic(topic_name(topic)) };
+    FetchRequest::default()
         .with_max_wait_ms(500)
         .with_min_bytes(1)
         .with_max_bytes(1 << 20)
         .with_session_epoch(-1)
-        .with_topics(vec![topic]);
-    let response = connection.call(Request::Fetch(request), BY_NAME).await.unwrap();
+        .with_topics(vec![asked])
+        .into()
+}
+
+async fn fetch(connection: &mut Connection, topic: &str, offset: i64) -> (i16, i64, Bytes) {
+    let request = fetch_from(topic, uuid::Uuid::nil(), BY_NAME, offset);
+    let response = connection.call(request, BY_NAME).await.unwrap();
     let Response::Fetch(response) = response else { panic!("{response:?}") };
     let answer = &response.responses[0].partitions[0];
     (answer.error_code, answer.high_watermark, answer.records.clone().unwrap_or_default())
 }
 
-async fn list_offset(connection: &mut Connection, topic: &str, timestamp: i64) -> i64 {
+pub fn list_offsets_request(topic: &str, timestamp: i64) -> ListOffsetsRequest {
     let partition = ListOffsetsPartition::default().with_partition_index(0).with_timestamp(timestamp);
     let topic = ListOffsetsTopic::default().with_name(topic_name(topic)).with_partitions(vec![partition]);
-    let request = ListOffsetsRequest::default().with_topics(vec![topic]);
+    ListOffsetsRequest::default().with_topics(vec![topic])
+}
+
+async fn list_offset(connection: &mut Connection, topic: &str, timestamp: i64) -> i64 {
+    let request = list_offsets_request(topic, timestamp);
     let response = connection.call_latest(Request::ListOffsets(request)).await.unwrap();
     let Response::ListOffsets(response) = response else { panic!("{response:?}") };
     let answer = &response.topics[0].partitions[0];
