@@ -1,1 +1,9 @@
+//! Whole clusters of real processes, a module a theme. Kagami is the source of every mirror here: what needs
+//! a JDK or a foreign client is in the `interop` program.
 
+mod durability;
+mod failover;
+mod metadata;
+mod mirror;
+mod operation;
+mod support;

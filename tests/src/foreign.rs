@@ -88,34 +88,35 @@ pub async fn kafka_tool(arguments: &[&str]) -> Result<Outcome> {
 }
 
 /// Kafka's own producer of many records.
-pub async fn producer_perf(
+#[derive(Clone, Copy, Debug)]
+pub struct PerfProducer {
+    pub compression: &'static str,
+    pub idempotent: bool,
+}
+
+impl PerfProducer {
+    /// Records of 100 bytes, spread over the partitions.
+    pub async fn run(self, bootstrap: &str, topic: &str, records: u32) -> Result<()> {
+        let records = records.to_string();
+        let compression = format!("compression.type={}", self.compression);
+        let idempotence = format!("enable.idempotence={}", self.idempotent);
+        let mut arguments = vec!["producer-perf-test", "--bootstrap-server", bootstrap, "--topic", topic];
+        arguments.extend(["--num-records", &records, "--record-size", "100", "--throughput", "-1"]);
+        arguments.extend(["--command-property", &compression, "acks=all", &idempotence]);
+        let output = kafka_tool(&arguments).await?.success("producer-perf-test")?;
+        ensure!(output.contains(&format!("{records} records sent")), "producer-perf-test said {output}");
+        Ok(())
+    }
+}
+
+/// The same in its usual form.
+pub async fn produce_many(
     bootstrap: &str,
     topic: &str,
     records: u32,
-    record_bytes: u32,
-    compression: &str,
+    compression: &'static str,
 ) -> Result<()> {
-    let (records, record_bytes) = (records.to_string(), record_bytes.to_string());
-    let compression = format!("compression.type={compression}");
-    let arguments = [
-        "producer-perf-test",
-        "--bootstrap-server",
-        bootstrap,
-        "--topic",
-        topic,
-        "--num-records",
-        &records,
-        "--record-size",
-        &record_bytes,
-        "--throughput",
-        "-1",
-        "--command-property",
-        &compression,
-        "acks=all",
-    ];
-    let output = kafka_tool(&arguments).await?.success("producer-perf-test")?;
-    ensure!(output.contains(&format!("{records} records sent")), "producer-perf-test said {output}");
-    Ok(())
+    PerfProducer { compression, idempotent: true }.run(bootstrap, topic, records).await
 }
 
 /// Transactional producers of Kafka's Java client (see `scripts/interop/Transactions.java`).

@@ -50,6 +50,7 @@ pub async fn run() -> Result<()> {
     batches::run(&mut target).await?;
     sizes::run(&mut target).await?;
     commands::run(&mut target).await?;
+    frames::claims_on_every_port(&mut target).await?;
     target.client.create_topic("after-everything", 1, 1, &[]).await?;
     Ok(())
 }

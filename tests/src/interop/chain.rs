@@ -18,10 +18,10 @@ const LIMIT: Duration = Duration::from_secs(40);
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 pub async fn run() -> Result<()> {
-    let kafka = RealKafka::start("4.4.0", "").await?;
+    let kafka = RealKafka::start("4.4.0", 1).await?;
     let mut source = Client::new(&kafka.bootstrap());
     source.create_topic(TOPIC, PARTITIONS, 1, &[("segment.bytes", "1048576")]).await?;
-    foreign::producer_perf(&kafka.bootstrap(), TOPIC, 20_000, 100, "snappy").await?;
+    foreign::produce_many(&kafka.bootstrap(), TOPIC, 20_000, "snappy").await?;
     let mut transactions = foreign::transactions(&kafka.bootstrap(), TOPIC)?;
     let (middle, mut first) = start(ClusterSpec::new(1, 1)).await?;
     let (last, mut second) = start(ClusterSpec::new(1, 1)).await?;
@@ -48,7 +48,7 @@ pub async fn run() -> Result<()> {
     let last_ends =
         caught_up(&mut first, &mut second, TOPIC, PARTITIONS, LIMIT).await.context("second link")?;
     ensure!(ends == last_ends, "ends {ends:?} in the middle, {last_ends:?} at the end of the chain");
-    let expected = read_below(&kafka.data_directory(), TOPIC, &ends)?;
+    let expected = read_below(&kafka.data_directory(1), TOPIC, &ends)?;
     let control: usize = expected
         .iter()
         .map(|bytes| segments::summarize(bytes).map(|summary| summary.control_batches))
@@ -65,6 +65,6 @@ pub async fn run() -> Result<()> {
     let there = foreign::digest(&kafka.bootstrap(), TOPIC, &ends).await?;
     let here = foreign::digest(&last.bootstrap(), TOPIC, &ends).await?;
     ensure!(there == here, "consumers read differently: at the source\n{there}\nat the end\n{here}");
-    let expected = read_below(&kafka.data_directory(), TOPIC, &ends)?;
+    let expected = read_below(&kafka.data_directory(1), TOPIC, &ends)?;
     ensure_replicas_hold(&last, TOPIC, &expected, true).await
 }

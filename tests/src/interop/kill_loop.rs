@@ -11,10 +11,11 @@ use protocol::ErrorCode;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::mirroring::{active_controller, equal_replicas, start};
+use super::mirroring::{active_controller, equal_replicas, http_get, start};
 use super::note;
 use crate::client::{Client, error_name};
 use crate::cluster::{Cluster, ClusterSpec};
+use crate::eventually::eventually;
 
 mod history;
 
@@ -172,13 +173,25 @@ async fn kill_one(cluster: &mut Cluster, client: &mut Client, load: &Load, round
         sleep(DOWN).await;
         cluster.start_node(target)?;
         client.forget_leaders();
-        // Another broker dies only once this one is back, as an operator would do it.
+        // Another broker dies only once this one is back, as an operator would do it: ready first, since
+        // the metadata may still be from before the kill.
+        await_ready(cluster, target).await?;
         client
             .await_isr(TOPIC, 3, ISR_LIMIT)
             .await
             .with_context(|| format!("after kill -9 of broker {target}"))?;
         load.await_progress().await.with_context(|| format!("after kill -9 of broker {target}"))
     }
+}
+
+async fn await_ready(cluster: &Cluster, broker: i32) -> Result<()> {
+    let address = cluster.metrics_address(broker);
+    eventually(&format!("broker {broker} ready"), ISR_LIMIT, || {
+        let address = address.clone();
+        async move { http_get(&address, "/readyz").await.map(Some) }
+    })
+    .await?;
+    Ok(())
 }
 
 async fn kill_all_controllers(cluster: &mut Cluster, load: &Load) -> Result<()> {

@@ -23,7 +23,7 @@ pub async fn run() -> Result<()> {
     let (mut here, mut client) = start(ClusterSpec::new(3, 3)).await?;
     source.create_topic(TOPIC, PARTITIONS, 3, &[("segment.bytes", "1048576")]).await?;
     for compression in ["none", "zstd", "lz4"] {
-        foreign::producer_perf(&there.bootstrap(), TOPIC, 10_000, 100, compression).await?;
+        foreign::produce_many(&there.bootstrap(), TOPIC, 10_000, compression).await?;
     }
     mirror(&here, &there.bootstrap(), TOPIC).await?;
     let ends = caught_up(&mut source, &mut client, TOPIC, PARTITIONS, LIMIT).await?;
@@ -45,7 +45,7 @@ pub async fn run() -> Result<()> {
     source.forget_leaders();
     source.await_brokers(2, LIMIT).await?;
     source.await_leaders(TOPIC, PARTITIONS).await?;
-    foreign::producer_perf(&there.bootstrap(), TOPIC, 3_000, 100, "gzip").await?;
+    foreign::produce_many(&there.bootstrap(), TOPIC, 3_000, "gzip").await?;
     for partition in 0..PARTITIONS {
         let batch = BatchBuilder::new().record(1, None, Some(b"after the kill")).build();
         let produced = source.produce(TOPIC, partition, batch).await?;

@@ -13,6 +13,7 @@ const SHORT: Duration = Duration::from_millis(300);
 const SOCKET_REQUEST_MAX_BYTES: i32 = 104_857_600;
 const UNSUPPORTED_VERSION: i16 = 35;
 const IDLE_CONNECTIONS: usize = 400;
+const CLAIMS: usize = 50;
 const FUZZED_BODIES: usize = 12;
 
 pub async fn run(target: &mut Target) -> Result<()> {
@@ -33,6 +34,25 @@ pub async fn run(target: &mut Target) -> Result<()> {
     Ok(())
 }
 
+pub async fn claims_on_every_port(target: &mut Target) -> Result<()> {
+    for address in [target.broker.clone(), target.controller.clone()] {
+        claims(target, &address).await?;
+    }
+    Ok(())
+}
+
+/// Lengths that are allowed, and then nothing comes: they cost no memory and take nobody's turn.
+async fn claims(target: &mut Target, address: &str) -> Result<()> {
+    let mut claimed = Vec::new();
+    for _ in 0..CLAIMS {
+        let mut connection = RawConnection::open(address).await?;
+        connection.send(&(SOCKET_REQUEST_MAX_BYTES - 1).to_be_bytes()).await;
+        connection.send(&[0, 0, 0, 9]).await;
+        claimed.push(connection);
+    }
+    target.ensure_healthy("N1 claimed lengths").await
+}
+
 fn api_versions() -> Vec<u8> {
     request(ApiKey::ApiVersions.code(), 0, 7, false, &[])
 }
@@ -44,14 +64,6 @@ async fn lengths(address: &str) -> Result<()> {
         connection.send(&[0; 7][..length.clamp(0, 7) as usize]).await;
         let answer = connection.answer(ANSWER).await?;
         ensure!(answer == Answer::Closed, "{address}: frame length {length} got {answer:?}");
-    }
-    // Allowed, and then nothing comes: it costs no memory and disturbs nobody.
-    let mut claimed = Vec::new();
-    for _ in 0..50 {
-        let mut connection = RawConnection::open(address).await?;
-        connection.send(&(SOCKET_REQUEST_MAX_BYTES - 1).to_be_bytes()).await;
-        connection.send(&[0, 0, 0, 9]).await;
-        claimed.push(connection);
     }
     let whole = api_versions();
     for cut in 0..whole.len() {

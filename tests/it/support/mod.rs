@@ -1,0 +1,18 @@
+//! What the tests share: clusters within a bound on how many run at once, mirrors between two of them, and
+//! waiting for what should be so.
+
+mod mirror;
+mod records;
+mod side;
+mod slots;
+mod writer;
+
+use std::time::Duration;
+
+pub use mirror::{MIRROR, Pair, Partition, Wanted};
+pub use records::{batch, compressed, values, values_of};
+pub use side::Side;
+pub use writer::Writer;
+
+/// For anything that should happen; far more than it needs.
+pub const LIMIT: Duration = Duration::from_secs(30);

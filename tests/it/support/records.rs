@@ -1,0 +1,55 @@
+//! Batches of records, and the records of batches.
+
+use anyhow::Result;
+use bytes::{Bytes, BytesMut};
+use protocol::record_batch::{BatchBuilder, Compression, HEADER_BYTES, LOG_OVERHEAD_BYTES, batches, set_crc};
+
+const TIMESTAMP_MS: i64 = 1_700_000_000_000;
+const LENGTH: usize = 8;
+const ATTRIBUTES: usize = 21;
+
+/// One batch with a record for each value.
+pub fn batch<T: AsRef<str>>(values: &[T]) -> Bytes {
+    let mut builder = BatchBuilder::new();
+    for value in values {
+        builder.push(TIMESTAMP_MS, None, Some(value.as_ref().as_bytes()), &[]);
+    }
+    builder.build()
+}
+
+/// Values `prefix-0` and so on.
+pub fn values(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}-{number}")).collect()
+}
+
+/// A batch with its records compressed, as clients do it.
+pub fn compressed(plain: &[u8], codec: Compression) -> Result<Bytes> {
+    let body = &plain[HEADER_BYTES..];
+    let body = match codec {
+        Compression::Lz4 => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            std::io::Write::write_all(&mut encoder, body)?;
+            encoder.finish()?
+        }
+        Compression::Zstd => zstd::bulk::compress(body, 3)?,
+        other => anyhow::bail!("{other:?} is not made here"),
+    };
+    let mut batch = BytesMut::from(&plain[..HEADER_BYTES]);
+    batch.extend_from_slice(&body);
+    let length = (batch.len() - LOG_OVERHEAD_BYTES) as i32;
+    batch[LENGTH..LENGTH + 4].copy_from_slice(&length.to_be_bytes());
+    batch[ATTRIBUTES..ATTRIBUTES + 2].copy_from_slice(&(codec as i16).to_be_bytes());
+    set_crc(&mut batch);
+    Ok(batch.freeze())
+}
+
+/// The values of uncompressed batches, in order.
+pub fn values_of(bytes: &[u8]) -> Result<Vec<String>> {
+    let mut values = Vec::new();
+    for batch in batches(bytes) {
+        for record in batch?.records() {
+            values.push(String::from_utf8_lossy(record?.value.unwrap_or_default()).into_owned());
+        }
+    }
+    Ok(values)
+}
