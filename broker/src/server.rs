@@ -4,40 +4,41 @@
 mod endpoints;
 mod metrics;
 mod mirroring;
+mod opening;
 mod replica_controller;
+mod serving;
 mod subscribers;
 pub mod topic_settings;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::clock::{Clock, SystemClock};
+use common::clock::SystemClock;
 use common::config::BrokerConfig;
 use common::ids::{BrokerEpoch, BrokerId, IncarnationId};
-use common::network::{self, InFlightBytes, Limits};
-use common::storage::{DirectoryLock, MetaProperties, StorageError, load_all};
+use common::storage::{DirectoryLock, StorageError};
 use common::task::TaskGroup;
-use common::telemetry::{Metrics, serve_http};
+use common::telemetry::Metrics;
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use tracing::{info, warn};
 use uuid::Uuid;
 
 use self::mirroring::MirrorRuntime;
+use self::opening::{Bound, Storage, open_logs};
 use self::replica_controller::ReplicaController;
+use self::serving::{serve_listeners, serve_metrics};
 use crate::api::init_producer_id::ProducerIds;
 use crate::api::{BrokerContext, KafkaApi};
 use crate::client::ConnectOptions;
 use crate::fetcher::FetcherConfig;
 use crate::fetcher::leader_endpoint::BrokerConnector;
-use crate::log::{LogError, LogManager, LogManagerConfig};
+use crate::log::{LogError, LogManager};
 use crate::metadata::lifecycle::{ControlledShutdown, Lifecycle, Registration, is_unfenced};
 use crate::metadata::loader::{AHEAD_PATIENCE, MetadataLoader};
 use crate::metadata::store::MetadataStore;
@@ -233,88 +234,6 @@ impl BrokerServer {
     }
 }
 
-/// The log directories: formatted for this node, and ours alone.
-struct Storage {
-    cluster_id: String,
-    directories: Vec<(PathBuf, MetaProperties)>,
-    first_directory: PathBuf,
-    locks: Vec<DirectoryLock>,
-}
-
-impl Storage {
-    fn open(config: &BrokerConfig) -> Result<Storage, StartError> {
-        let all = load_all(&config.log_dirs, config.node_id.0)?;
-        let locks =
-            config.log_dirs.iter().map(|dir| DirectoryLock::acquire(dir)).collect::<Result<_, _>>()?;
-        let directories: Vec<_> = config.log_dirs.iter().cloned().zip(all).collect();
-        let (first_directory, meta) = directories.first().ok_or(StartError::NoDirectory)?;
-        Ok(Storage {
-            cluster_id: meta.cluster_id.clone(),
-            first_directory: first_directory.clone(),
-            directories,
-            locks,
-        })
-    }
-}
-
-/// Listeners are bound before anything slow, so that a taken port is told at once.
-struct Bound {
-    listeners: Vec<(String, TcpListener, SocketAddr)>,
-}
-
-impl Bound {
-    async fn bind(config: &BrokerConfig) -> Result<Bound, StartError> {
-        let mut listeners = Vec::with_capacity(config.listeners.len());
-        for listener in &config.listeners {
-            let address = &listener.address;
-            let failed = |source| StartError::Listen { address: address.to_string(), source };
-            let socket = network::bind(&address.host, address.port).await.map_err(failed)?;
-            let local = socket.local_addr().map_err(failed)?;
-            listeners.push((listener.name.clone(), socket, local));
-        }
-        Ok(Bound { listeners })
-    }
-
-    fn addresses(&self) -> BTreeMap<String, SocketAddr> {
-        self.listeners.iter().map(|(name, _, address)| (name.clone(), *address)).collect()
-    }
-}
-
-struct Logs {
-    manager: Arc<LogManager>,
-    previous_broker_epoch: BrokerEpoch,
-    failed_directories: mpsc::UnboundedReceiver<String>,
-}
-
-async fn open_logs(config: &Arc<BrokerConfig>, storage: &Storage) -> Result<Logs, StartError> {
-    // At most one message for each directory.
-    let (failures, failed_directories) = mpsc::unbounded_channel();
-    let manager_config = LogManagerConfig {
-        directories: storage
-            .directories
-            .iter()
-            .map(|(path, meta)| (path.clone(), meta.directory_id))
-            .collect(),
-        default_log_config: Arc::new(topic_settings::log_config(
-            &config.topic_defaults,
-            config.producer_id_expiration_ms,
-        )),
-        recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1).max(1),
-        on_directory_failure: Arc::new(move |directory, error| {
-            let _ = failures.send(format!("{}: {error}", directory.path().display()));
-        }),
-    };
-    spawn_blocking(move || {
-        let manager = LogManager::open(manager_config, SystemClock::new().now_ms())?;
-        Ok(Logs {
-            previous_broker_epoch: manager.previous_broker_epoch().unwrap_or(BrokerEpoch(-1)),
-            manager: Arc::new(manager),
-            failed_directories,
-        })
-    })
-    .await?
-}
-
 fn channel(config: &BrokerConfig, cluster_id: &str) -> Result<ControllerChannel, ChannelError> {
     let voters: Vec<QuorumVoter> = config
         .controller_quorum_voters
@@ -422,71 +341,6 @@ fn spawn_control(
             }
         }
     });
-}
-
-fn serve_listeners(
-    config: &BrokerConfig,
-    bound: Vec<(String, TcpListener, SocketAddr)>,
-    api: KafkaApi,
-    metrics: &Metrics,
-    caught_up: watch::Receiver<bool>,
-    group: &TaskGroup,
-) {
-    let in_flight_bytes =
-        InFlightBytes::new(usize::try_from(config.queued_max_request_bytes).unwrap_or(usize::MAX));
-    let count = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
-    let api = Arc::new(api);
-    for (name, listener, _) in bound {
-        let limits = Limits {
-            max_frame_bytes: count(config.socket_request_max_bytes),
-            max_connections: count(config.max_connections),
-            max_connections_per_ip: count(config.max_connections_per_ip),
-            in_flight_bytes: in_flight_bytes.clone(),
-            idle_timeout: config.idle_timeout(),
-            metrics: metrics.network(&name),
-            ..Limits::default()
-        };
-        let (api, shutdown) = (api.clone(), group.shutdown_token());
-        let mut caught_up = caught_up.clone();
-        group.spawn(format!("listener-{name}"), async move {
-            // Before that an answer would come from an empty image: clients wait in the backlog.
-            let wait = async { caught_up.wait_for(|caught_up| *caught_up).await.is_ok() };
-            if shutdown.run_until_cancelled(wait).await == Some(true) {
-                network::serve(listener, name, api, limits, shutdown).await;
-            }
-        });
-    }
-}
-
-async fn serve_metrics(
-    config: &BrokerConfig,
-    metrics: Metrics,
-    cache: &Arc<MetadataCache>,
-    channel: &Arc<ControllerChannel>,
-    group: &TaskGroup,
-) -> Result<Option<SocketAddr>, StartError> {
-    let Some(address) = &config.metrics_listener else { return Ok(None) };
-    let failed = |source| StartError::Listen { address: address.to_string(), source };
-    let listener = network::bind(&address.host, address.port).await.map_err(failed)?;
-    let local = listener.local_addr().map_err(failed)?;
-    let (cache, channel, broker_id) = (cache.clone(), channel.clone(), config.node_id);
-    let readiness = move || {
-        let epoch = channel.broker_epoch();
-        if epoch == BrokerEpoch(-1) {
-            return Err("not registered with a controller yet".to_owned());
-        }
-        let image = cache.image();
-        if image.offset.0 < epoch.0 {
-            return Err("catching up with the metadata".to_owned());
-        }
-        if is_unfenced(&image, broker_id, epoch) {
-            Ok(())
-        } else {
-            Err("fenced by the controller".to_owned())
-        }
-    };
-    group.spawn("metrics-http", serve_http(listener, metrics, readiness, group.shutdown_token()));
-    Ok(Some(local))
 }
 
 fn milliseconds(number: i32) -> Duration {

@@ -185,7 +185,9 @@ impl Lifecycle {
                     ErrorCode::None => {
                         if response.fenced != fenced {
                             fenced = response.fenced;
-                            if fenced {
+                            if fenced && want_shutdown {
+                                debug!("fenced, as asked");
+                            } else if fenced {
                                 warn!(
                                     "fenced by the controller: this broker leads nothing until it is unfenced"
                                 );

@@ -70,18 +70,18 @@ pub async fn create_topics(
 }
 
 async fn request(controller: &ControllerChannel, context: &RequestContext, names: &[Arc<str>]) {
-    let mut request = CreateTopicsRequest::default();
-    request.timeout_ms = 30_000;
-    request.topics = names
-        .iter()
-        .map(|name| {
-            let mut topic = CreatableTopic::default();
-            topic.name = TopicName(StrBytes::from_string(name.to_string()));
-            topic.num_partitions = -1;
-            topic.replication_factor = -1;
-            topic
-        })
-        .collect();
+    let topics = names.iter().map(|name| CreatableTopic {
+        name: TopicName(StrBytes::from_string(name.to_string())),
+        // The controller's own defaults.
+        num_partitions: -1,
+        replication_factor: -1,
+        ..CreatableTopic::default()
+    });
+    let request = CreateTopicsRequest {
+        topics: topics.collect(),
+        timeout_ms: 30_000,
+        ..CreateTopicsRequest::default()
+    };
     let body = match protocol::message::encode_request_body(&Request::CreateTopics(request), VERSION) {
         Ok(body) => body,
         Err(error) => {

@@ -73,30 +73,28 @@ pub fn error_response(request: &Request, error: &ApiError) -> Option<Response> {
                 DescribeQuorumResponse::default().with_error_code(code).with_error_message(message());
             Response::DescribeQuorum(response)
         }
-        Request::CreateMirror(_) => {
-            let mut response = CreateMirrorResponse::default();
-            response.error_code = code;
-            response.error_message = message();
-            Response::CreateMirror(response)
-        }
-        Request::AddTopicsToMirror(_) => {
-            let mut response = AddTopicsToMirrorResponse::default();
-            response.error_code = code;
-            response.error_message = message();
-            Response::AddTopicsToMirror(response)
-        }
+        Request::CreateMirror(_) => Response::CreateMirror(CreateMirrorResponse {
+            error_code: code,
+            error_message: message(),
+            ..CreateMirrorResponse::default()
+        }),
+        Request::AddTopicsToMirror(_) => Response::AddTopicsToMirror(AddTopicsToMirrorResponse {
+            error_code: code,
+            error_message: message(),
+            ..AddTopicsToMirrorResponse::default()
+        }),
         Request::RemoveTopicsFromMirror(_) => {
-            let mut response = RemoveTopicsFromMirrorResponse::default();
-            response.error_code = code;
-            response.error_message = message();
-            Response::RemoveTopicsFromMirror(response)
+            Response::RemoveTopicsFromMirror(RemoveTopicsFromMirrorResponse {
+                error_code: code,
+                error_message: message(),
+                ..RemoveTopicsFromMirrorResponse::default()
+            })
         }
-        Request::LastMirroredOffsets(_) => {
-            let mut response = LastMirroredOffsetsResponse::default();
-            response.error_code = code;
-            response.error_message = message();
-            Response::LastMirroredOffsets(response)
-        }
+        Request::LastMirroredOffsets(_) => Response::LastMirroredOffsets(LastMirroredOffsetsResponse {
+            error_code: code,
+            error_message: message(),
+            ..LastMirroredOffsetsResponse::default()
+        }),
         _ => return None,
     })
 }

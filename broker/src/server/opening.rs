@@ -1,0 +1,100 @@
+//! What a start needs before anything runs: directories, sockets, logs.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::clock::{Clock, SystemClock};
+use common::config::BrokerConfig;
+use common::ids::BrokerEpoch;
+use common::network;
+use common::storage::{DirectoryLock, MetaProperties, load_all};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+
+use super::{StartError, topic_settings};
+use crate::log::{LogManager, LogManagerConfig};
+
+/// The log directories: formatted for this node, and ours alone.
+pub(super) struct Storage {
+    pub(super) cluster_id: String,
+    pub(super) directories: Vec<(PathBuf, MetaProperties)>,
+    pub(super) first_directory: PathBuf,
+    pub(super) locks: Vec<DirectoryLock>,
+}
+
+impl Storage {
+    pub(super) fn open(config: &BrokerConfig) -> Result<Storage, StartError> {
+        let all = load_all(&config.log_dirs, config.node_id.0)?;
+        let locks =
+            config.log_dirs.iter().map(|dir| DirectoryLock::acquire(dir)).collect::<Result<_, _>>()?;
+        let directories: Vec<_> = config.log_dirs.iter().cloned().zip(all).collect();
+        let (first_directory, meta) = directories.first().ok_or(StartError::NoDirectory)?;
+        Ok(Storage {
+            cluster_id: meta.cluster_id.clone(),
+            first_directory: first_directory.clone(),
+            directories,
+            locks,
+        })
+    }
+}
+
+/// Listeners are bound before anything slow, so that a taken port is told at once.
+pub(super) struct Bound {
+    pub(super) listeners: Vec<(String, TcpListener, SocketAddr)>,
+}
+
+impl Bound {
+    pub(super) async fn bind(config: &BrokerConfig) -> Result<Bound, StartError> {
+        let mut listeners = Vec::with_capacity(config.listeners.len());
+        for listener in &config.listeners {
+            let address = &listener.address;
+            let failed = |source| StartError::Listen { address: address.to_string(), source };
+            let socket = network::bind(&address.host, address.port).await.map_err(failed)?;
+            let local = socket.local_addr().map_err(failed)?;
+            listeners.push((listener.name.clone(), socket, local));
+        }
+        Ok(Bound { listeners })
+    }
+
+    pub(super) fn addresses(&self) -> BTreeMap<String, SocketAddr> {
+        self.listeners.iter().map(|(name, _, address)| (name.clone(), *address)).collect()
+    }
+}
+
+pub(super) struct Logs {
+    pub(super) manager: Arc<LogManager>,
+    pub(super) previous_broker_epoch: BrokerEpoch,
+    pub(super) failed_directories: mpsc::UnboundedReceiver<String>,
+}
+
+pub(super) async fn open_logs(config: &Arc<BrokerConfig>, storage: &Storage) -> Result<Logs, StartError> {
+    // At most one message for each directory.
+    let (failures, failed_directories) = mpsc::unbounded_channel();
+    let manager_config = LogManagerConfig {
+        directories: storage
+            .directories
+            .iter()
+            .map(|(path, meta)| (path.clone(), meta.directory_id))
+            .collect(),
+        default_log_config: Arc::new(topic_settings::log_config(
+            &config.topic_defaults,
+            config.producer_id_expiration_ms,
+        )),
+        recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1).max(1),
+        on_directory_failure: Arc::new(move |directory, error| {
+            let _ = failures.send(format!("{}: {error}", directory.path().display()));
+        }),
+    };
+    spawn_blocking(move || {
+        let manager = LogManager::open(manager_config, SystemClock::new().now_ms())?;
+        Ok(Logs {
+            previous_broker_epoch: manager.previous_broker_epoch().unwrap_or(BrokerEpoch(-1)),
+            manager: Arc::new(manager),
+            failed_directories,
+        })
+    })
+    .await?
+}
