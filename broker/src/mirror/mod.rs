@@ -16,6 +16,8 @@ pub mod source;
 pub mod state;
 pub mod subsystem;
 pub mod sync;
+#[cfg(test)]
+mod testing;
 pub mod verify;
 pub mod view;
 

@@ -11,12 +11,14 @@
 //!    identity, epoch and cuts were checked, under a leader epoch not below the source's.
 //! 5. Writable is what the image calls released, nothing else.
 
+mod changes;
 mod effect;
 mod event;
 mod facts;
 mod failure;
 mod mirroring;
 mod preparing;
+mod saving;
 mod stopping;
 #[cfg(test)]
 mod tests;
@@ -98,7 +100,7 @@ enum Action {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Awaited {
-    Cut(CutKind),
+    Cut,
     Raise { source: SourceLeader },
     Release,
 }
@@ -252,100 +254,6 @@ impl MirrorPartition {
         }
     }
 
-    /// The image changed. What is under way goes on unless the change makes it wrong: a raised epoch
-    /// without a change of leader starts nothing anew (decision 10f).
-    fn facts_changed(&mut self, facts: MirrorFacts, at: Moment, out: &mut Effects) {
-        let before = std::mem::replace(&mut self.facts, facts);
-        if self.facts == before {
-            return;
-        }
-        if self.facts.association != before.association
-            || self.facts.recovering != before.recovering
-            || (self.facts.released && !before.released)
-        {
-            self.drop_fetcher(out);
-            self.attempt = 0;
-            self.doubted_epoch = None;
-            return self.enter(at, out);
-        }
-        if self.facts.removed && !before.removed {
-            match self.phase {
-                // The answer decides what is recorded; the stop follows it.
-                Phase::Doing(Action::Read | Action::Save(_)) | Phase::Released | Phase::Recovering => {}
-                Phase::Pausing { action: Action::Read, .. } => {}
-                _ => return self.stop(at, out),
-            }
-        }
-        match self.phase.clone() {
-            Phase::ImageBehind => self.begin(Action::Read, out),
-            Phase::Fetching { .. } if self.facts.leader_epoch != before.leader_epoch => {
-                out.push(MirrorEffect::AppendUnder { leader_epoch: self.facts.leader_epoch });
-            }
-            Phase::AwaitingImage(Awaited::Raise { source })
-            | Phase::Doing(Action::Raise { source, .. })
-            | Phase::Pausing { action: Action::Raise { source, .. }, .. }
-                if self.facts.leader_epoch >= source.epoch =>
-            {
-                self.start_fetcher(source, out);
-            }
-            Phase::AwaitingImage(Awaited::Cut(kind))
-            | Phase::Doing(Action::ProposeCut { kind, .. })
-            | Phase::Pausing { action: Action::ProposeCut { kind, .. }, .. }
-                if self.cut(kind).is_some() =>
-            {
-                self.resume(at, out);
-            }
-            // The operator allowed what the partition waits for.
-            Phase::Pausing { action: Action::AskSource { .. }, .. }
-                if self.facts.recopy && !before.recopy =>
-            {
-                self.resume(at, out);
-            }
-            _ => {}
-        }
-    }
-
-    /// Begins from what the image says, forgetting what was under way.
-    fn enter(&mut self, at: Moment, out: &mut Effects) {
-        self.pauses = 0;
-        self.step = self.step.wrapping_add(1);
-        if self.facts.released {
-            self.phase = Phase::Released;
-            return self.show(MirrorState::Stopped, String::new(), at, out);
-        }
-        if self.facts.recovering {
-            self.phase = Phase::Recovering;
-            let reason = "waits until the unclean election is settled".to_owned();
-            return self.show(self.shown.state, reason, at, out);
-        }
-        self.begin(Action::Read, out);
-    }
-
-    fn tick(&mut self, phase: Phase, at: Moment, out: &mut Effects) {
-        match phase {
-            Phase::Pausing { until_ms, action } if at.now_ms >= until_ms => match action {
-                Action::Read => self.begin(Action::Read, out),
-                Action::Save(mut save) => {
-                    save.record.leader_epoch = self.facts.leader_epoch;
-                    self.begin(Action::Save(save), out);
-                }
-                // Whatever it was: what has to be done follows from record and image.
-                _ => self.resume(at, out),
-            },
-            Phase::Failed { until_ms } if at.now_ms >= until_ms => {
-                let failed = self.own_record().and_then(|record| record.failed_state);
-                let back = match failed {
-                    Some(MirrorState::Mirroring) if self.facts.preparing_cut.is_some() => {
-                        MirrorState::Mirroring
-                    }
-                    _ => MirrorState::Preparing,
-                };
-                self.save(back, at, out);
-            }
-            _ => {}
-        }
-    }
-
     fn state_read(&mut self, result: Result<Option<StateRecord>, StoreError>, at: Moment, out: &mut Effects) {
         match result {
             Err(error) => self.pause(Action::Read, describe(&error), at, out),
@@ -397,39 +305,6 @@ impl MirrorPartition {
         }
     }
 
-    fn state_written(
-        &mut self,
-        save: PendingSave,
-        result: Result<StateEpoch, StoreError>,
-        at: Moment,
-        out: &mut Effects,
-    ) {
-        match result {
-            // The outcome is unknown. The same write again is either the first, or refused because
-            // the first was done; then the record is read.
-            Err(StoreError::Unavailable(why)) => self.pause(Action::Save(save), why, at, out),
-            Err(error) => self.pause(Action::Read, describe(&error), at, out),
-            Ok(state_epoch) => {
-                self.pauses = 0;
-                self.record = Some(StateRecord { state_epoch, ..save.record });
-                self.show_record(out);
-                let stopping = matches!(self.recorded_state(), MirrorState::Stopping | MirrorState::Stopped);
-                if self.facts.removed && !stopping {
-                    return self.save(MirrorState::Stopping, at, out);
-                }
-                match save.then {
-                    Then::Resume => self.resume(at, out),
-                    Then::ProposeCut { offset, highest_batch_epoch } => {
-                        let kind = CutKind::Preparing;
-                        self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch }, out);
-                    }
-                    Then::Fetch(source) => self.fetch_from(source, at, out),
-                    Then::RestartLog { offset } => self.begin(Action::RestartLog { offset }, out),
-                }
-            }
-        }
-    }
-
     /// The action of the recorded state, from the point the image shows it has reached.
     fn resume(&mut self, at: Moment, out: &mut Effects) {
         match self.recorded_state() {
@@ -455,7 +330,7 @@ impl MirrorPartition {
         out: &mut Effects,
     ) {
         let awaited = match &action {
-            Action::ProposeCut { kind, .. } => Awaited::Cut(*kind),
+            Action::ProposeCut { .. } => Awaited::Cut,
             Action::Raise { source, .. } => Awaited::Raise { source: source.clone() },
             Action::Release => Awaited::Release,
             _ => {
@@ -473,14 +348,6 @@ impl MirrorPartition {
             Err(ProposalError::Refused(why) | ProposalError::Unavailable(why)) => {
                 self.pause(action, format!("controller: {why}"), at, out);
             }
-        }
-    }
-
-    fn cut(&self, kind: CutKind) -> Option<CutFact> {
-        match kind {
-            CutKind::Preparing => self.facts.preparing_cut,
-            CutKind::Stopping => self.facts.stopping_cut,
-            CutKind::Loss => None,
         }
     }
 
@@ -549,79 +416,6 @@ impl MirrorPartition {
         self.phase = Phase::Pausing { until_ms, action };
         self.show(self.shown.state, why, at, out);
         out.push(MirrorEffect::WakeAt { at_ms: until_ms });
-    }
-
-    /// A record of `state`, carrying over what holds for the whole association.
-    fn record_of(&self, state: MirrorState, at: Moment) -> StateRecord {
-        let own = self.own_record();
-        StateRecord {
-            topic: self.facts.topic.clone(),
-            partition: self.id.partition,
-            state,
-            association: self.facts.association,
-            leader_epoch: self.facts.leader_epoch,
-            state_epoch: self.record.as_ref().map_or(StateEpoch::NONE, |record| record.state_epoch).next(),
-            last_mirrored_offset: None,
-            reason: String::new(),
-            since_ms: own.filter(|own| own.state == state).map_or(at.now_ms, |own| own.since_ms),
-            attempt: self.attempt,
-            next_retry_ms: -1,
-            failed_state: None,
-            checked_cut_id: own.and_then(|own| own.checked_cut_id),
-        }
-    }
-
-    fn save(&mut self, state: MirrorState, at: Moment, out: &mut Effects) {
-        let record = self.record_of(state, at);
-        self.save_record(record, Then::Resume, out);
-    }
-
-    fn save_record(&mut self, record: StateRecord, then: Then, out: &mut Effects) {
-        self.begin(Action::Save(PendingSave { record, then }), out);
-    }
-
-    fn fail(&mut self, reason: FailureReason, at: Moment, out: &mut Effects) {
-        self.drop_fetcher(out);
-        let next_retry_ms = at.now_ms + at.retry_delay_ms(self.attempt);
-        self.attempt = self.attempt.saturating_add(1);
-        let failed_state = Some(self.recorded_state()).filter(|state| *state != MirrorState::Unknown);
-        let record = StateRecord {
-            reason: reason.to_string(),
-            next_retry_ms,
-            failed_state,
-            ..self.record_of(MirrorState::Failed, at)
-        };
-        self.save_record(record, Then::Resume, out);
-    }
-
-    fn drop_fetcher(&mut self, out: &mut Effects) {
-        if matches!(self.phase, Phase::Fetching { .. }) {
-            out.push(MirrorEffect::StopFetcher);
-        }
-    }
-
-    fn show_record(&mut self, out: &mut Effects) {
-        let Some(record) = self.own_record() else { return };
-        let report = MirrorReport {
-            state: record.state,
-            reason: record.reason.clone(),
-            since_ms: record.since_ms,
-            attempt: record.attempt,
-            next_retry_ms: record.next_retry_ms,
-        };
-        if report != self.shown {
-            self.shown = report.clone();
-            out.push(MirrorEffect::Report(report));
-        }
-    }
-
-    fn show(&mut self, state: MirrorState, reason: String, at: Moment, out: &mut Effects) {
-        if self.shown.state == state && self.shown.reason == reason {
-            return;
-        }
-        let since_ms = if self.shown.state == state { self.shown.since_ms } else { at.now_ms };
-        self.shown = MirrorReport { state, reason, since_ms, attempt: self.attempt, next_retry_ms: -1 };
-        out.push(MirrorEffect::Report(self.shown.clone()));
     }
 }
 

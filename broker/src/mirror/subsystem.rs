@@ -33,6 +33,8 @@ pub struct Mirroring {
     pub states: Arc<MirrorStateService>,
     /// For work that talks to sources.
     pub runtime: Handle,
+    /// For work within this cluster.
+    tasks: Handle,
 }
 
 impl Mirroring {
@@ -68,7 +70,8 @@ impl Mirroring {
         };
         let manager = MirrorManager::start(runtime, config, deps);
         let runtime = runtime.clone();
-        Arc::new(Mirroring { broker, cache, replicas, manager, coordinator, states, runtime })
+        let tasks = Handle::current();
+        Arc::new(Mirroring { broker, cache, replicas, manager, coordinator, states, runtime, tasks })
     }
 
     /// Fetchers first, so that nothing is appended any more when the logs are flushed.
@@ -110,6 +113,12 @@ impl MetadataSubscriber for Mirroring {
     /// Coordinators before the machines that ask them.
     fn apply_metadata(&self, before: &MetadataImage, delta: &MetadataDelta, after: &Arc<MetadataImage>) {
         self.elect_shards(before, delta, after);
+        for topic in &delta.topics_deleted {
+            if let Some(mirror) = &topic.mirror {
+                let (states, topic_id, association) = (self.states.clone(), topic.id, mirror.association);
+                self.tasks.spawn(async move { states.forget_here(topic_id, association).await });
+            }
+        }
         self.manager.apply_metadata(before, delta, after);
     }
 }

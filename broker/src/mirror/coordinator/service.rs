@@ -12,7 +12,7 @@ use protocol::messages::TopicName;
 use protocol::mirror::{read_mirror_states, write_mirror_states};
 use protocol::{Request, Response, StrBytes};
 
-use crate::coordinator::{CoordinatorError, CoordinatorRuntime, partition_for};
+use crate::coordinator::{CoordinatorError, CoordinatorRecord, CoordinatorRuntime, partition_for};
 use crate::mirror::deps::{Metadata, PeerBrokers, StateStore, StateWrite};
 use crate::mirror::state::StoreError;
 
@@ -121,6 +121,20 @@ impl MirrorStateService {
             }
         }
         Ok(())
+    }
+
+    /// Tombstones for a deleted topic in every shard that this broker serves. Lost ones do no harm: what
+    /// stays behind is of an association that is over.
+    pub async fn forget_here(&self, topic_id: TopicId, up_to: Association) {
+        let count = self.metadata.image().topic(MIRROR_STATE_TOPIC).map_or(0, |topic| topic.partitions.len());
+        for partition in 0..i32::try_from(count).unwrap_or(i32::MAX) {
+            if self.runtime.serves(partition) {
+                let forget = move |shard: &MirrorShard, records: &mut Vec<CoordinatorRecord>| {
+                    records.extend(shard.forget(topic_id, up_to));
+                };
+                let _ = self.runtime.run(partition, forget).await;
+            }
+        }
     }
 
     /// What this broker's shards have recorded of a mirror.

@@ -119,7 +119,20 @@ impl MirrorShard {
         Ok((state_epoch, CoordinatorRecord { key: encode_key(&write.key), value: Some(value) }))
     }
 
-    /// Tombstones for the partitions of deleted topics.
+    /// Tombstones for the partitions of a topic that was deleted. A topic made anew with the same id has
+    /// a later association, and keeps what is recorded of it.
+    pub fn forget(&self, topic_id: TopicId, up_to: Association) -> Vec<CoordinatorRecord> {
+        self.states
+            .iter()
+            .filter(|(key, entry)| {
+                key.topic_id == topic_id
+                    && matches!(entry, Entry::Record(record) if record.association <= up_to)
+            })
+            .map(|(key, _)| CoordinatorRecord { key: encode_key(key), value: None })
+            .collect()
+    }
+
+    /// Tombstones for the partitions of deleted topics, by name.
     pub fn remove_topics(&self, mirror: &str, topics: &[String]) -> Vec<CoordinatorRecord> {
         self.of_mirror(mirror)
             .filter(|(_, record)| topics.iter().any(|topic| **topic == *record.topic))
@@ -247,6 +260,13 @@ mod tests {
         let mut shard = MirrorShard::empty();
         assert!(shard.replay(&[0, 2, 0, 9], None).is_err());
         assert_eq!(shard.replay(&[0, 99, 1, 2, 3], Some(&[1])), Ok(()));
+    }
+
+    #[test]
+    fn a_deleted_topic_is_forgotten_and_a_later_association_is_not() {
+        let shard = mirroring();
+        assert_eq!(shard.forget(TopicId::ZERO, Association(9)), []);
+        assert_eq!(shard.forget(TopicId::ZERO, Association(10)).len(), 1);
     }
 
     #[test]

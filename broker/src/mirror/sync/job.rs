@@ -45,6 +45,10 @@ pub struct SyncJob {
     pub stop: CancellationToken,
 }
 
+fn retry_pause(failures: u32) -> Duration {
+    LEAST_INTERVAL.saturating_mul(1 << failures.min(6))
+}
+
 type Configs = HashMap<Arc<str>, BTreeMap<String, String>>;
 
 impl SyncJob {
@@ -52,25 +56,29 @@ impl SyncJob {
         let mut missing = MissingTopics::default();
         let mut pending_seen = 0_usize;
         let mut complained = String::new();
+        let mut failures = 0_u32;
         loop {
-            tokio::select! {
+            let done = tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = self.cycle(&mut missing, &mut complained) => {}
-            }
-            let started = Instant::now();
+                done = self.cycle(&mut missing, &mut complained) => done,
+            };
+            let cycle_ended = Instant::now();
+            failures = if done { 0 } else { failures.saturating_add(1) };
+            let pause = if done { self.interval } else { retry_pause(failures).min(self.interval) };
             loop {
                 tokio::select! {
                     () = self.stop.cancelled() => return,
-                    () = tokio::time::sleep_until(started + self.interval) => break,
+                    () = tokio::time::sleep_until(cycle_ended + pause) => break,
                     () = self.wake.notified() => {
-                        // Only new pending topics cannot wait for the next cycle.
+                        // Only topics that wait to be created cannot wait for the next cycle.
                         let pending = self.pending();
-                        if pending > pending_seen || self.client.identity().source_cluster_id.is_none() {
-                            pending_seen = pending;
-                            tokio::time::sleep(SETTLE.max(LEAST_INTERVAL.saturating_sub(started.elapsed()))).await;
+                        let more = pending > pending_seen;
+                        pending_seen = pending;
+                        if more {
+                            let settle = LEAST_INTERVAL.saturating_sub(cycle_ended.elapsed()).max(SETTLE);
+                            tokio::time::sleep(settle).await;
                             break;
                         }
-                        pending_seen = pending;
                     }
                 }
             }
@@ -82,18 +90,20 @@ impl SyncJob {
         image.pending_mirror_topics.values().filter(|mirror| **mirror == self.mirror).count()
     }
 
-    async fn cycle(&self, missing: &mut MissingTopics, complained: &mut String) {
+    /// False: the source could not be listed; again soon.
+    async fn cycle(&self, missing: &mut MissingTopics, complained: &mut String) -> bool {
         // Two brokers may believe for a moment that they coordinate; the controller makes each change
         // idempotent, so that costs a request and nothing else.
         if !self.coordination.coordinates(&self.mirror) {
-            return;
+            return true;
         }
         let listing = match self.listing().await {
             Ok(listing) => listing,
             Err(why) => {
                 missing.no_listing();
                 self.metrics.topic_metadata_refresh_errors.fetch_add(1, Ordering::Relaxed);
-                return warn!(mirror = %self.mirror, %why, "source topics are not refreshed");
+                warn!(mirror = %self.mirror, %why, "source topics are not refreshed");
+                return false;
             }
         };
         let image = self.metadata.image();
@@ -114,6 +124,7 @@ impl SyncJob {
         }
         self.create_and_grow(&plan).await;
         self.sync_configs(&plan).await;
+        true
     }
 
     /// The first contact is recorded before anything is done with what the source says.
