@@ -281,12 +281,12 @@ impl<S: Shard> ShardTask<S> {
         let mut end = log.log_end_offset();
         let mut commit: Option<BoxFuture<'static, Result<(), CoordinatorLogError>>> = None;
         loop {
-            if commit.is_none() {
-                if let Some(front) = waiting.front() {
-                    let (log, under, end, timeout) =
-                        (log.clone(), self.leader_epoch, front.end, self.write_timeout);
-                    commit = Some(Box::pin(async move { log.committed(under, end, timeout).await }));
-                }
+            if commit.is_none()
+                && let Some(front) = waiting.front()
+            {
+                let (log, under, end, timeout) =
+                    (log.clone(), self.leader_epoch, front.end, self.write_timeout);
+                commit = Some(Box::pin(async move { log.committed(under, end, timeout).await }));
             }
             let request = tokio::select! {
                 biased;

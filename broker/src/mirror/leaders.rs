@@ -42,10 +42,10 @@ async fn look(client: &Arc<SourceClient>, fetchers: &FetcherManager) {
     let mut moved = HashMap::new();
     for copied in copied {
         // What is missing or wrong in the answer is the business of the next question, not of this one.
-        if let Ok(leader) = metadata.leader_of(&copied.topic, copied.id) {
-            if leader.epoch > copied.epoch {
-                moved.insert(copied.id, leader.epoch);
-            }
+        if let Ok(leader) = metadata.leader_of(&copied.topic, copied.id)
+            && leader.epoch > copied.epoch
+        {
+            moved.insert(copied.id, leader.epoch);
         }
     }
     for (id, epoch) in moved {

@@ -225,10 +225,10 @@ impl MirrorManager {
     pub async fn shutdown(&self) {
         self.stop.cancel();
         let done = self.done.lock().take();
-        if let Some(done) = done {
-            if done.await.is_err() {
-                warn!("the mirror manager ended by a panic");
-            }
+        if let Some(done) = done
+            && done.await.is_err()
+        {
+            warn!("the mirror manager ended by a panic");
         }
         self.fetchers.shutdown();
     }

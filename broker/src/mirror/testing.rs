@@ -101,7 +101,7 @@ impl FakeSource {
         let state = SourceState {
             cluster_id: SOURCE_CLUSTER.to_owned(),
             epoch: 3,
-            high_watermark: batches.last().map_or(0, |last| next_offset(last)),
+            high_watermark: batches.last().map_or(0, next_offset),
             batches,
             ..SourceState::default()
         };

@@ -18,8 +18,7 @@ pub fn handle(image: &MetadataImage) -> ListMirrorsResponse {
     for mirror in image.pending_mirror_topics.values() {
         *counts.entry(mirror).or_default() += 1;
     }
-    let mut response = ListMirrorsResponse::default();
-    response.mirrors = image
+    let mirrors = image
         .mirrors
         .values()
         .map(|mirror| ListedMirror {
@@ -29,5 +28,5 @@ pub fn handle(image: &MetadataImage) -> ListMirrorsResponse {
             source_cluster_id: mirror.source_cluster_id.clone().map(text),
         })
         .collect();
-    response
+    ListMirrorsResponse { mirrors, ..Default::default() }
 }

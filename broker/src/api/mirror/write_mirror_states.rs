@@ -75,10 +75,10 @@ pub async fn handle(
         .map(|name| name.to_string())
         .filter(|name| image.topic(name).is_none())
         .collect();
-    if !gone.is_empty() {
-        if let Err(error) = mirroring.states.remove_topics_here(&mirror, &gone).await {
-            response.error_code = coordinator_code(&error).code();
-        }
+    if !gone.is_empty()
+        && let Err(error) = mirroring.states.remove_topics_here(&mirror, &gone).await
+    {
+        response.error_code = coordinator_code(&error).code();
     }
     response
 }

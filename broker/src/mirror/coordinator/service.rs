@@ -245,11 +245,10 @@ fn unavailable<T>(count: usize, why: &str) -> Vec<Result<T, StoreError>> {
     (0..count).map(|_| Err(StoreError::Unavailable(why.to_owned()))).collect()
 }
 
+type Answers<T> = Vec<Result<T, StoreError>>;
+
 /// Puts the results of groups back into the order of the keys.
-fn scatter<T>(
-    total: usize,
-    groups: Vec<(Vec<usize>, Vec<Result<T, StoreError>>)>,
-) -> Vec<Result<T, StoreError>> {
+fn scatter<T>(total: usize, groups: Vec<(Vec<usize>, Answers<T>)>) -> Answers<T> {
     let mut results: Vec<_> = unavailable(total, "no answer");
     for (indexes, answers) in groups {
         for (index, answer) in indexes.into_iter().zip(answers) {
@@ -300,7 +299,6 @@ fn read_request(mirror: &str, keys: &[StateKey]) -> protocol::mirror::ReadMirror
         request.topics.push(read_mirror_states::TopicState {
             name: TopicName(StrBytes::default()),
             partitions: vec![partition],
-            ..Default::default()
         });
     }
     request
@@ -330,7 +328,6 @@ fn write_request(mirror: &str, writes: &[StateWrite]) -> protocol::mirror::Write
         request.topics_updated.push(write_mirror_states::TopicState {
             name: TopicName(name(&write.record.topic)),
             partitions: vec![to_write_state(write.key.topic_id, &write.record, write.expected)],
-            ..Default::default()
         });
     }
     request

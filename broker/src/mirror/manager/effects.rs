@@ -231,10 +231,10 @@ impl ManagerTask {
                 }
             }
         });
-        if let Some(entry) = self.machines.get_mut(&id) {
-            if let Some(earlier) = entry.watcher.replace(task.abort_handle()) {
-                earlier.abort();
-            }
+        if let Some(entry) = self.machines.get_mut(&id)
+            && let Some(earlier) = entry.watcher.replace(task.abort_handle())
+        {
+            earlier.abort();
         }
     }
 

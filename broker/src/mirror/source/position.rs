@@ -31,22 +31,25 @@ pub struct Asked {
 }
 
 pub fn request(mirror: &str, own_cluster_id: &str, asked: &[Asked]) -> LastMirroredOffsetsRequest {
-    let mut request = LastMirroredOffsetsRequest::default();
-    request.mirror_name = StrBytes::from_string(mirror.to_owned());
-    request.cluster_id = Some(StrBytes::from_string(own_cluster_id.to_owned()));
+    let mut request = LastMirroredOffsetsRequest {
+        mirror_name: StrBytes::from_string(mirror.to_owned()),
+        cluster_id: Some(StrBytes::from_string(own_cluster_id.to_owned())),
+        ..Default::default()
+    };
     let mut places: HashMap<TopicId, usize> = HashMap::new();
     for partition in asked {
         let place = *places.entry(partition.id.topic_id).or_insert_with(|| {
-            let mut topic = TopicState::default();
-            topic.name = TopicName(StrBytes::from_string(partition.topic.to_string()));
-            topic.topic_id = partition.id.topic_id.0;
-            request.topics.push(topic);
+            request.topics.push(TopicState {
+                name: TopicName(StrBytes::from_string(partition.topic.to_string())),
+                topic_id: partition.id.topic_id.0,
+                ..Default::default()
+            });
             request.topics.len() - 1
         });
-        let mut state = PartitionState::default();
-        state.partition_index = partition.id.partition;
-        state.last_seen_cut_id = partition.seen.map_or(-1, |id| id.0);
-        request.topics[place].partitions.push(state);
+        request.topics[place].partitions.push(PartitionState {
+            partition_index: partition.id.partition,
+            last_seen_cut_id: partition.seen.map_or(-1, |id| id.0),
+        });
     }
     request
 }
@@ -144,11 +147,8 @@ mod tests {
     use super::*;
 
     fn answer(error: ErrorCode, offset: i64, recorded: bool) -> OffsetResponsePartition {
-        let mut answer = OffsetResponsePartition::default();
-        answer.error_code = error.code();
-        answer.last_mirrored_offset = offset;
-        answer.recorded = recorded;
-        answer
+        let error_code = error.code();
+        OffsetResponsePartition { error_code, last_mirrored_offset: offset, recorded, ..Default::default() }
     }
 
     /// Case 15 of N.2, and invariant 7: only an answer without error says "nothing recorded".

@@ -88,18 +88,18 @@ impl Comparison {
     /// Compares as far as what is there allows.
     pub fn advance(&mut self) -> Result<Need, String> {
         loop {
-            if self.local.records.is_empty() && self.source.records.is_empty() {
-                if let (Some((header, local)), Some((_, source))) =
+            if self.local.records.is_empty()
+                && self.source.records.is_empty()
+                && let (Some((header, local)), Some((_, source))) =
                     (self.local.batches.front(), self.source.batches.front())
-                {
-                    let within = header.base_offset >= self.from && header.last_offset() < self.to;
-                    // Compared bytes need no CRC: a damaged copy differs from an undamaged one.
-                    if within && local == source {
-                        self.tally.equal += i64::from(header.records_count.max(0));
-                        self.local.batches.pop_front();
-                        self.source.batches.pop_front();
-                        continue;
-                    }
+            {
+                let within = header.base_offset >= self.from && header.last_offset() < self.to;
+                // Compared bytes need no CRC: a damaged copy differs from an undamaged one.
+                if within && local == source {
+                    self.tally.equal += i64::from(header.records_count.max(0));
+                    self.local.batches.pop_front();
+                    self.source.batches.pop_front();
+                    continue;
                 }
             }
             let local = front(&mut self.local)?;

@@ -60,7 +60,7 @@ impl World {
 
     /// An event that answers the effect, chosen by `choice`; `None` where nothing answers it.
     fn answer(&mut self, effect: &MirrorEffect, choice: u8) -> Option<MirrorEvent> {
-        let good = choice % 4 != 0;
+        let good = !choice.is_multiple_of(4);
         let unavailable = || StoreError::Unavailable("x".to_owned());
         Some(match effect {
             MirrorEffect::ReadState { token } => {
