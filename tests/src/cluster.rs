@@ -289,6 +289,11 @@ impl Cluster {
         node.properties.parent().unwrap_or(Path::new("/")).join("data")
     }
 
+    /// A node's properties file.
+    pub fn properties(&self, id: i32) -> &Path {
+        &self.nodes[&id].properties
+    }
+
     /// What a node has logged so far.
     pub fn log(&self, id: i32) -> String {
         self.nodes.get(&id).and_then(|node| fs::read_to_string(&node.log).ok()).unwrap_or_default()

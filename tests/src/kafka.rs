@@ -27,7 +27,7 @@ pub struct RealKafka {
 }
 
 impl RealKafka {
-    /// One broker that is its own controller; more have a controller beside them.
+    /// Every broker is a controller too.
     pub async fn start(version: &str, brokers: u16) -> Result<RealKafka> {
         let kafka = RealKafka {
             directory: TempDir::with_prefix("kafka-")?,
@@ -47,6 +47,7 @@ impl RealKafka {
             .arg(self.brokers.to_string())
             .env("KAFKA_VERSION", &self.version)
             .env("KAFKA_HOST", &self.host)
+            .env("KAFKA_CONTROLLERS", "0")
             .env("KAFKA_HEAP", HEAP)
             .env("KAFKA_PROPS", PROPERTIES);
         let what = format!("Kafka {}", self.version);
@@ -61,7 +62,7 @@ impl RealKafka {
 
     /// `kill -9` of one broker.
     pub fn kill_broker(&self, broker: i32) -> Result<()> {
-        self.kill_node(&self.broker_node(broker))
+        self.kill_node(&broker_node(broker))
     }
 
     fn kill_node(&self, node: &str) -> Result<()> {
@@ -81,11 +82,6 @@ impl RealKafka {
         Ok(nodes.lines().map(str::to_owned).collect())
     }
 
-    fn broker_node(&self, broker: i32) -> String {
-        let kind = if self.brokers == 1 { "node" } else { "broker" };
-        format!("{kind}-{broker}")
-    }
-
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<_> =
             (0..self.brokers).map(|index| format!("{}:{}", self.host, PORT + index)).collect();
@@ -94,7 +90,7 @@ impl RealKafka {
 
     /// A broker's one log directory.
     pub fn data_directory(&self, broker: i32) -> PathBuf {
-        self.directory.path().join(self.broker_node(broker)).join("data")
+        self.directory.path().join(broker_node(broker)).join("data")
     }
 }
 
@@ -105,4 +101,8 @@ impl Drop for RealKafka {
             let _ = self.kill_node(&node);
         }
     }
+}
+
+fn broker_node(broker: i32) -> String {
+    format!("node-{broker}")
 }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod cluster;
 pub mod eventually;
 pub mod foreign;
+pub mod http;
 pub mod interop;
 pub mod kafka;
 pub mod ports;

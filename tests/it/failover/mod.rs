@@ -1,1 +1,3 @@
+//! Failover, with brokers or controllers gone.
 
+mod t01_controller_port;

@@ -5,11 +5,9 @@ use kagami_tests::cluster::ClusterSpec;
 use protocol::mirror::list_mirrors::ListMirrorsRequest;
 use protocol::{ErrorCode, Request, Response};
 
-use crate::support::{MIRROR, Side};
+use crate::support::{MIRROR, MIRROR_RESOURCE, Side, TOPIC_RESOURCE};
 
 const STATE_TOPIC: &str = "__mirror_state";
-const MIRROR_RESOURCE: i8 = 64;
-const TOPIC_RESOURCE: i8 = 2;
 
 async fn names(side: &mut Side) -> Result<Vec<String>> {
     match side.call(Request::ListMirrors(ListMirrorsRequest::default()), |_| 0).await? {

@@ -5,9 +5,7 @@ use kagami_tests::cluster::ClusterSpec;
 use protocol::ErrorCode;
 use uuid::Uuid;
 
-use crate::support::{MIRROR, Pair, Wanted, batch};
-
-const TOPIC_RESOURCE: i8 = 2;
+use crate::support::{MIRROR, Pair, TOPIC_RESOURCE, Wanted, batch};
 
 #[tokio::test]
 async fn case_04_a_topic_that_is_only_at_the_source_is_created_and_mirrored() -> Result<()> {

@@ -4,7 +4,7 @@ use anyhow::Result;
 use kagami_tests::cluster::ClusterSpec;
 use protocol::ErrorCode;
 
-use crate::support::{MIRROR, Pair, Wanted, batch};
+use crate::support::{MIRROR, MIRROR_RESOURCE, Pair, Wanted, batch};
 
 async fn refuses(pair: &mut Pair, end: i64, state: &'static str) -> Result<()> {
     pair.here.await_partitions(MIRROR, "orders", 1, Wanted::State(state)).await?;
@@ -39,9 +39,9 @@ async fn case_08_produce_is_refused_in_every_state_before_the_release() -> Resul
 
     // Not a source: this cluster itself (decision 19).
     let (own, there) = (pair.here.bootstrap(), pair.source.bootstrap());
-    pair.here.set_config(64, MIRROR, "bootstrap.servers", &own).await?;
+    pair.here.set_config(MIRROR_RESOURCE, MIRROR, "bootstrap.servers", &own).await?;
     refuses(&mut pair, 2, "FAILED").await?;
-    pair.here.set_config(64, MIRROR, "bootstrap.servers", &there).await?;
+    pair.here.set_config(MIRROR_RESOURCE, MIRROR, "bootstrap.servers", &there).await?;
     pair.here.await_partitions(MIRROR, "orders", 1, Wanted::State("MIRRORING")).await?;
 
     let follower = pair.here.follower("orders", 0).await?;

@@ -68,9 +68,10 @@ async fn case_19_the_leader_of_the_state_topic_is_killed_during_a_state_write() 
     for topic in ["one", "two", "three"] {
         pair.source.client.create_topic(topic, 1, 1, &[]).await?;
         pair.source.write(topic, 0, batch(&[topic])).await?;
+        pair.create_here(topic, 1).await?;
     }
     for topic in ["one", "two", "three"] {
-        // States are written from here on.
+        // From here on states are written.
         pair.here.add(MIRROR, topic).await?;
         let coordinator = pair.here.leader("__mirror_state", 0).await?;
         pair.here.kill(coordinator)?;

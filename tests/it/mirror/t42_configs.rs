@@ -5,10 +5,7 @@ use kagami_tests::client::Client;
 use kagami_tests::cluster::ClusterSpec;
 use protocol::ErrorCode;
 
-use crate::support::{LIMIT, MIRROR, Pair, Side, Wanted, batch};
-
-const TOPIC_RESOURCE: i8 = 2;
-const MIRROR_RESOURCE: i8 = 64;
+use crate::support::{LIMIT, MIRROR, MIRROR_RESOURCE, Pair, Side, TOPIC_RESOURCE, Wanted, batch};
 
 #[tokio::test]
 async fn case_42_clients_cannot_set_mirror_name() -> Result<()> {

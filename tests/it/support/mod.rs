@@ -9,9 +9,9 @@ mod writer;
 
 use std::time::Duration;
 
-pub use mirror::{MIRROR, Pair, Partition, Wanted};
+pub use mirror::{MIRROR, Pair, Wanted};
 pub use records::{batch, compressed, values, values_of};
-pub use side::Side;
+pub use side::{MIRROR_RESOURCE, Side, TOPIC_RESOURCE};
 pub use writer::Writer;
 
 /// For anything that should happen; far more than it needs.

@@ -24,9 +24,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{LIMIT, slots};
 
+/// Resource types of configs.
 pub const TOPIC_RESOURCE: i8 = 2;
 pub const MIRROR_RESOURCE: i8 = 64;
 const PAUSE: Duration = Duration::from_millis(25);
+/// Retriable for a client whose metadata may be old; here they are what a test wants to hear.
+const MEANT: [ErrorCode; 2] = [ErrorCode::UnknownTopicOrPartition, ErrorCode::InconsistentTopicId];
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
 
 pub struct Side {
@@ -130,10 +133,7 @@ impl Side {
         loop {
             let last = match self.client.call_any(request.clone(), i16::MAX).await {
                 Ok(response) => match ErrorCode::from_code(code_of(&response)) {
-                    // That there is no such topic is what some tests want to hear.
-                    Some(error) if error.retriable() && error != ErrorCode::UnknownTopicOrPartition => {
-                        anyhow!("{}", error.name())
-                    }
+                    Some(error) if error.retriable() && !MEANT.contains(&error) => anyhow!("{}", error.name()),
                     _ => return Ok(response),
                 },
                 Err(error) => error,

@@ -57,7 +57,7 @@ pub async fn kafka_4_4() -> Result<()> {
 pub async fn kafka_3_6() -> Result<()> {
     Plan {
         version: "3.6.2",
-        source_brokers: 2,
+        source_brokers: 3,
         partitions: 3,
         records: 4_000,
         transactions: true,
@@ -70,7 +70,7 @@ pub async fn kafka_3_6() -> Result<()> {
 pub async fn kafka_2_8() -> Result<()> {
     Plan {
         version: "2.8.2",
-        source_brokers: 2,
+        source_brokers: 3,
         partitions: 3,
         records: 4_000,
         transactions: false,
@@ -259,8 +259,9 @@ impl Stage {
         self.source.await_isr(TOPIC, self.plan.source_brokers.into(), ISR_LIMIT).await?;
         self.kafka.kill_broker(leader)?;
         self.source_broker = if leader == 1 { 2 } else { 1 };
+        let left = self.plan.source_brokers - 1;
         self.source.forget_leaders();
-        self.source.await_brokers(1, ISR_LIMIT).await?;
+        self.source.await_brokers(left.into(), ISR_LIMIT).await?;
         self.source.await_leaders(TOPIC, self.plan.partitions).await?;
         self.produce_at_source().await?;
         let ends = self.caught_up().await.context("after the kill of the source's leader")?;

@@ -98,7 +98,7 @@ async fn versions(address: &str) -> Result<()> {
     // The one that every client must be able to read.
     for version in [-1, 6, 127] {
         let mut connection = RawConnection::open(address).await?;
-        connection.send(&request(ApiKey::ApiVersions.code(), version, 4242, false, &[])).await;
+        connection.send(&request(ApiKey::ApiVersions.code(), version, 4242, version >= 3, &[])).await;
         match connection.answer(ANSWER).await? {
             Answer::Frame(answer) => {
                 let expected =
