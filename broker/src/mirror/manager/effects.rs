@@ -299,6 +299,7 @@ impl ManagerTask {
             return;
         }
         let (controller, messages) = (self.deps.controller.clone(), self.messages.clone());
+        let client = self.mirrors.client_for(&mirror, &self.image);
         self.runtime.spawn(async move {
             let source =
                 propose_mirror_request::MirrorSource { mirror: mirror.to_string(), source_cluster_id };
@@ -307,6 +308,11 @@ impl ManagerTask {
                 proposals::propose(&*controller, request, 1).await.into_iter().next()
             {
                 tracing::warn!(%mirror, why, "the source is refused");
+                if let Some(client) = client {
+                    // What else the controller refuses (our own cluster, another than recorded) each
+                    // connection's check finds by itself.
+                    client.refuse(FailureReason::new(FailureKind::ProducerIdRange, why));
+                }
             }
             let _ = messages.send(Message::FirstContactDone { mirror });
         });

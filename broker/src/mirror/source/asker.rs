@@ -106,6 +106,10 @@ struct Pending {
 
 async fn ask_round(client: &SourceClient, questions: Vec<Question>, answers: &Answers) {
     if client.identity().source_cluster_id.is_none() {
+        if let Some(reason) = client.take_refusal() {
+            let why = SourceFailure::Failed(reason);
+            return questions.into_iter().for_each(|question| fail(answers, &question, why.clone()));
+        }
         let why = match client.metadata(Some(&[])).await {
             Ok(found) => {
                 if let Some(cluster_id) = found.cluster_id {

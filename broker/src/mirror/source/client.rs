@@ -61,6 +61,8 @@ pub struct SourceClient {
     idle: Mutex<HashMap<String, Box<dyn SourceConnection>>>,
     /// The address that answered last, tried first.
     preferred: Mutex<Option<String>>,
+    /// Why the controller did not take this source at first contact; told once, then tried again.
+    refusal: Mutex<Option<FailureReason>>,
 }
 
 /// A connection whose cluster was checked, and what its Metadata answer told by the way.
@@ -85,6 +87,7 @@ impl SourceClient {
             identity: ArcSwap::from_pointee(identity),
             idle: Mutex::new(HashMap::new()),
             preferred: Mutex::new(None),
+            refusal: Mutex::new(None),
         }
     }
 
@@ -105,6 +108,14 @@ impl SourceClient {
         self.identity.store(Arc::new(identity));
         self.idle.lock().clear();
         *self.preferred.lock() = None;
+    }
+
+    pub fn refuse(&self, reason: FailureReason) {
+        *self.refusal.lock() = Some(reason);
+    }
+
+    pub fn take_refusal(&self) -> Option<FailureReason> {
+        self.refusal.lock().take()
     }
 
     /// Opens a connection and checks where it leads. For fetchers and verifiers; questions use `call`.
