@@ -233,7 +233,8 @@ async fn forwarded(
     spec: &'static ApiSpec,
     body: Bytes,
 ) -> Reply {
-    match admin::forward(&broker.controller, context, spec.key, body.clone()).await {
+    let (controller, applied) = (&broker.controller, &broker.metadata);
+    match admin::forward_and_apply(controller, applied, context, spec.key, body.clone()).await {
         Forwarded::Answer(answer) => {
             let mut head = BytesMut::with_capacity(8);
             encode_response_header(&mut head, spec, context.version(), context.header.correlation_id);

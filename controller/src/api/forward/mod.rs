@@ -68,7 +68,7 @@ pub async fn forwarded(
     let response = answer(context, decoded, version).await.ok_or_else(unknown)?;
     let body: Bytes =
         encode_response(&response, key, version).map_err(|error| Status::internal(error.to_string()))?;
-    Ok(wire::ForwardResponse { body })
+    Ok(wire::ForwardResponse { body, metadata_offset: context.image().offset.0 })
 }
 
 fn text(value: impl Into<String>) -> StrBytes {
