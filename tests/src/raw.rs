@@ -97,7 +97,7 @@ impl Sequence {
         Sequence(seed | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -105,6 +105,6 @@ impl Sequence {
     }
 
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| (self.next() >> 32) as u8).collect()
+        (0..count).map(|_| (self.number() >> 32) as u8).collect()
     }
 }

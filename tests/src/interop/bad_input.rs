@@ -46,11 +46,18 @@ pub async fn run() -> Result<()> {
     for node in [controller, broker] {
         target.resident_kib.push((node, resident_kib(target.cluster.pid(node)?)?));
     }
-    frames::run(&mut target).await?;
-    batches::run(&mut target).await?;
-    sizes::run(&mut target).await?;
-    commands::run(&mut target).await?;
-    frames::claims_on_every_port(&mut target).await?;
+    // Each part by itself, so that one finding hides no other.
+    let mut findings = Vec::new();
+    for outcome in [
+        frames::run(&mut target).await,
+        batches::run(&mut target).await,
+        sizes::run(&mut target).await,
+        commands::run(&mut target).await,
+        frames::claims_on_every_port(&mut target).await,
+    ] {
+        findings.extend(outcome.err().map(|error| format!("{error:#}")));
+    }
+    ensure!(findings.is_empty(), "{}", findings.join("; "));
     target.client.create_topic("after-everything", 1, 1, &[]).await?;
     Ok(())
 }

@@ -156,7 +156,7 @@ fn ensure_running(tasks: &mut JoinSet<Result<Done>>) -> Result<()> {
 
 /// Controllers in even rounds, every other time the active one; brokers in odd ones.
 async fn kill_one(cluster: &mut Cluster, client: &mut Client, load: &Load, round: usize) -> Result<()> {
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let controllers = cluster.controllers();
         let target = match round % 4 {
             0 => active_controller(cluster).await?,

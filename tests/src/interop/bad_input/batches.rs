@@ -34,10 +34,16 @@ fn patched(at: usize, bytes: &[u8], fix_crc: bool) -> Vec<u8> {
 
 pub async fn run(target: &mut Target) -> Result<()> {
     target.client.create_topic(TOPIC, 2, 1, &[]).await?;
-    refused(target).await?;
-    forged_epoch(target).await?;
-    sequences(target).await?;
-    unknown_topics(target).await?;
+    let mut findings = Vec::new();
+    for outcome in [
+        refused(target).await,
+        forged_epoch(target).await,
+        sequences(target).await,
+        unknown_topics(target).await,
+    ] {
+        findings.extend(outcome.err().map(|error| format!("{error:#}")));
+    }
+    ensure!(findings.is_empty(), "{}", findings.join("; "));
     target.ensure_healthy("N6 record batches").await
 }
 
@@ -75,18 +81,19 @@ async fn refused(target: &mut Target) -> Result<()> {
         cases.push(("a body that is not compressed as said", batch, any));
     }
     let before = target.client.end_offset(TOPIC, 0, false).await?;
+    let mut findings = Vec::new();
     for (what, batch, wanted) in cases {
         // A batch that is no batch may end the connection; nothing may be written.
-        if let Ok(produced) = target.client.produce(TOPIC, 0, Bytes::from(batch)).await {
-            let code = ErrorCode::from_code(produced.error_code);
-            ensure!(produced.error_code != 0, "a batch with {what} was taken");
-            ensure!(
-                wanted.is_none() || code == wanted,
-                "a batch with {what} was refused with {}",
-                error_name(produced.error_code)
-            );
+        let Ok(produced) = target.client.produce(TOPIC, 0, Bytes::from(batch)).await else { continue };
+        let code = ErrorCode::from_code(produced.error_code);
+        if produced.error_code == 0 {
+            findings.push(format!("a batch with {what} was taken"));
+        } else if wanted.is_some() && code != wanted {
+            findings
+                .push(format!("a batch with {what} was refused with {}", error_name(produced.error_code)));
         }
     }
+    ensure!(findings.is_empty(), "{}", findings.join("; "));
     let after = target.client.end_offset(TOPIC, 0, false).await?;
     ensure!(before == after, "refused batches moved the end from {before} to {after}");
     let stable = target.client.end_offset(TOPIC, 0, true).await?;

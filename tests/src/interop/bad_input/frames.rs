@@ -197,9 +197,9 @@ async fn fuzz(address: &str) -> Result<()> {
         }
         for version in [spec.min_version, spec.max_version] {
             for _ in 0..FUZZED_BODIES {
-                let length = (numbers.next() % 200) as usize;
+                let length = (numbers.number() % 200) as usize;
                 let mut body = numbers.bytes(length);
-                if length > 4 && numbers.next() % 2 == 0 {
+                if length > 4 && numbers.number().is_multiple_of(2) {
                     body[..4].copy_from_slice(&[0, 0, 0, 1]);
                 }
                 let mut connection = RawConnection::open(address).await?;

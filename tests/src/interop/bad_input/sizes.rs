@@ -120,7 +120,8 @@ async fn large_request(target: &mut Target) -> Result<()> {
 
 async fn topics(target: &mut Target) -> Result<()> {
     let long = "x".repeat(250);
-    let cases: [(&str, i32, i16, &[(&str, &str)], ErrorCode); 10] = [
+    type Case<'a> = (&'a str, i32, i16, &'a [(&'a str, &'a str)], ErrorCode);
+    let cases: [Case<'_>; 10] = [
         ("", 1, 1, &[], ErrorCode::InvalidTopicException),
         ("a/b", 1, 1, &[], ErrorCode::InvalidTopicException),
         ("..", 1, 1, &[], ErrorCode::InvalidTopicException),
