@@ -169,8 +169,8 @@ impl ControllerServer {
             });
         }
         if let Some((bound, _)) = http {
-            let status = context.controller.status();
-            let readiness = move || ready(&status.borrow());
+            let (status, raft) = (context.controller.status(), raft.clone());
+            let readiness = move || ready(&status.borrow(), raft.has_contact());
             tasks.spawn("metrics listener", serve_http(bound, all_metrics, readiness, shutdown));
         }
         tracing::info!(
@@ -234,8 +234,15 @@ impl ControllerServer {
     }
 }
 
-fn ready(status: &ControllerStatus) -> Result<(), String> {
-    if status.active || status.leader.is_some() { Ok(()) } else { Err("the quorum has no leader".to_owned()) }
+fn ready(status: &ControllerStatus, has_contact: bool) -> Result<(), String> {
+    if !status.active && status.leader.is_none() {
+        return Err("the quorum has no leader".to_owned());
+    }
+    if !has_contact {
+        let what = if status.active { "a majority of the quorum" } else { "the leader of the quorum" };
+        return Err(format!("no contact with {what}"));
+    }
+    Ok(())
 }
 
 fn raft_config(config: &ControllerConfig, meta: &storage::MetaProperties) -> RaftLogConfig {

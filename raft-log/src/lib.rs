@@ -5,6 +5,7 @@
 //! them. No type of openraft leaves this crate.
 
 mod config;
+mod contact;
 mod error;
 mod founding;
 mod gate;

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use openraft::async_runtime::WatchReceiver as _;
+use openraft::async_runtime::{Instant as _, WatchReceiver as _};
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
-use openraft::{Config, ReadPolicy, SnapshotPolicy};
+use openraft::{Config, ReadPolicy, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Identity, RaftLogConfig, VoterId};
+use crate::contact::Contact;
 use crate::error::{AppendError, OpenError, RaftLogError, ReadIndexError};
 use crate::founding::Founding;
 use crate::gate::Gate;
@@ -31,6 +32,8 @@ use crate::type_config::{Payload, Raft, TypeConfig};
 /// Of the entries that are in the snapshot, an interval's worth divided by this stays in the log, so that
 /// a voter that was away for a moment needs no snapshot.
 const KEPT_DIVISOR: u64 = 2;
+/// After so many election timeouts without a sign of the others, contact is lost.
+const CONTACT_TIMEOUTS: u32 = 5;
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(250);
 const SNAPSHOT_ATTEMPTS: u32 = 120;
 
@@ -49,6 +52,7 @@ struct Inner {
     max_payload_bytes: usize,
     election_timeout: Duration,
     service: QuorumServer,
+    contact: Contact,
     appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
     leadership: watch::Receiver<Leadership>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -105,11 +109,13 @@ impl RaftLog {
             tasks.push(tokio::spawn(founding.run()));
         }
         let (running_sender, running) = watch::channel(());
+        let contact = Contact::new();
         let service = server::quorum_server(
             identity,
             raft.clone(),
             store.clone(),
             snapshots,
+            contact.clone(),
             running,
             config.max_payload_bytes,
         );
@@ -122,6 +128,7 @@ impl RaftLog {
                 max_payload_bytes: config.max_payload_bytes,
                 election_timeout: Duration::from_millis(config.election_timeout_ms),
                 service,
+                contact,
                 appends: Mutex::new(Some(appends)),
                 leadership,
                 tasks: Mutex::new(tasks),
@@ -196,6 +203,19 @@ impl RaftLog {
             }
             Err(RaftError::Fatal(_)) => Err(ReadIndexError::Shutdown),
         }
+    }
+
+    /// Whether this node leads and a majority answers it, or follows a leader that it hears of. Of now,
+    /// for health checks; nothing may be decided on it.
+    pub fn has_contact(&self) -> bool {
+        let limit = self.inner.election_timeout * CONTACT_TIMEOUTS;
+        let metrics = self.inner.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.state != ServerState::Leader {
+            return metrics.current_leader.is_some() && self.inner.contact.within(limit);
+        }
+        let alone = metrics.membership_config.membership().voter_ids().eq([self.inner.me]);
+        alone || metrics.last_quorum_acked.as_ref().is_some_and(|acked| acked.elapsed() <= limit)
     }
 
     pub fn status(&self) -> QuorumStatus {

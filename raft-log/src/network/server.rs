@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::config::{Identity, VoterId};
+use crate::contact::Contact;
 use crate::network::{decode, encode, from_wire, message_limit_bytes, to_wire};
 use crate::snapshot::{SnapshotFile, Snapshots};
 use crate::store::Store;
@@ -31,6 +32,7 @@ pub struct QuorumService {
     raft: Raft,
     store: Store,
     snapshots: Snapshots,
+    contact: Contact,
     /// Closed when the log is shut down.
     running: watch::Receiver<()>,
 }
@@ -40,11 +42,12 @@ pub(crate) fn quorum_server(
     raft: Raft,
     store: Store,
     snapshots: Snapshots,
+    contact: Contact,
     running: watch::Receiver<()>,
     max_payload_bytes: usize,
 ) -> QuorumServer {
     let limit = message_limit_bytes(max_payload_bytes);
-    RaftServer::new(QuorumService { identity, raft, store, snapshots, running })
+    RaftServer::new(QuorumService { identity, raft, store, snapshots, contact, running })
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit)
 }
@@ -177,7 +180,12 @@ impl RaftService for QuorumService {
         // on to both directions.
         let rest = rest.take_until(self.stopped());
         let results = self.raft.stream_append(stream::iter([first]).chain(rest));
-        let answers = results.map(|result| answer(&result.map_err(unavailable)?));
+        let contact = self.contact.clone();
+        let answers = results.map(move |result| {
+            let result = result.map_err(unavailable)?;
+            contact.heard();
+            answer(&result)
+        });
         Ok(Response::new(Box::pin(answers.take_until(self.stopped()))))
     }
 
