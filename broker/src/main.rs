@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use broker::server::BrokerServer;
 use clap::Parser;
 use common::config::{BrokerConfig, Properties};
-use common::telemetry::{LogFormat, init_logging};
+use common::telemetry::{LogFormat, init_logging, reason};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("kagami-broker stops: {error:#}");
+            error!("kagami-broker stops: {}", reason(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser;
 use common::config::{ControllerConfig, Properties};
-use common::telemetry::{LogFormat, init_logging};
+use common::telemetry::{LogFormat, init_logging, reason};
 use controller::server::ControllerServer;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error!("kagami-controller stops: {error:#}");
+            error!("kagami-controller stops: {}", reason(error.as_ref()));
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,9 @@
 mod http;
 mod logging;
 mod metrics;
+mod reason;
 
 pub use http::serve_http;
 pub use logging::{LogFormat, init_logging};
 pub use metrics::{Metrics, RequestMetrics};
+pub use reason::reason;
