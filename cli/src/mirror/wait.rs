@@ -41,15 +41,20 @@ pub async fn wait_until(
     quiet: bool,
 ) -> Result<(), Failure> {
     let mut next_progress = Instant::now() + PROGRESS_INTERVAL;
+    let mut left: Vec<String> = Vec::new();
     loop {
-        let left = match describe_all(session, Some(mirror)).await {
-            Ok(partitions) => match missing(&partitions, topics, wanted) {
-                left if left.is_empty() => return Ok(()),
-                left => left,
-            },
+        match describe_all(session, Some(mirror)).await {
+            Ok(partitions) => {
+                left = missing(&partitions, topics, wanted);
+                if left.is_empty() {
+                    return Ok(());
+                }
+            }
             Err(Failure::Usage(message)) => return Err(Failure::Usage(message)),
-            Err(failure) => vec![failure.to_string()],
-        };
+            // What is missing says more than that there was no time left to ask once more.
+            Err(Failure::TimedOut(_)) if !left.is_empty() => {}
+            Err(failure) => left = vec![failure.to_string()],
+        }
         let shown = left.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         let more = left.len().saturating_sub(NAMED);
         let message = if more > 0 { format!("{shown} and {more} more") } else { shown };
