@@ -159,10 +159,15 @@ impl Cluster {
             NodeKind::Broker => "kagami-broker",
         };
         let log = File::options().create(true).append(true).open(&node.log)?;
-        let child = Command::new(binary(program)?)
+        let mut command = Command::new(binary(program)?);
+        // What a test's own output shows is another matter than what daemons log.
+        match std::env::var("KAGAMI_TEST_LOG") {
+            Ok(filter) => command.env("RUST_LOG", filter),
+            Err(_) => command.env_remove("RUST_LOG"),
+        };
+        let child = command
             .arg("--config")
             .arg(&node.properties)
-            .env("RUST_LOG", std::env::var("KAGAMI_TEST_LOG").unwrap_or_else(|_| "info".to_owned()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

@@ -8,7 +8,7 @@ use crate::support::{LIMIT, Side, Writer};
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_when_brokers_are_killed() -> Result<()> {
     let mut side = Side::start(ClusterSpec::new(3, 3)).await?;
-    side.client.create_topic("orders", 1, 3, &[("segment.bytes", "20000")]).await?;
+    side.client.create_topic("orders", 1, 3, &[]).await?;
     let writer = Writer::start(&side.bootstrap(), "orders", 0);
     writer.more(100).await?;
     // The leader, the next leader, a follower.

@@ -34,8 +34,10 @@ async fn case_01_the_second_create_is_an_error_and_changes_nothing() -> Result<(
     // Created with the first mirror, as the controller's properties say.
     here.client.await_leaders(STATE_TOPIC, 3).await?;
     let topics = here.client.metadata(None).await?.topics;
-    let state_topics: Vec<_> =
-        topics.iter().filter(|topic| topic.name.as_ref().is_some_and(|name| &**name == STATE_TOPIC)).collect();
+    let state_topics: Vec<_> = topics
+        .iter()
+        .filter(|topic| topic.name.as_ref().is_some_and(|name| &**name == STATE_TOPIC))
+        .collect();
     assert_eq!(state_topics.len(), 1);
     assert!(state_topics[0].is_internal);
     assert_eq!(state_topics[0].partitions[0].replica_nodes.len(), 3);

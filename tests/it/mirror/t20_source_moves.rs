@@ -18,7 +18,8 @@ async fn case_20_the_source_leader_moves_and_dies_and_case_21_the_epoch_is_learn
     let leader_epoch = pair.source.partition("orders", 0).await?.leader_epoch;
     ensure!(leader_epoch >= 3, "the source's leader epoch is {leader_epoch}");
     pair.mirror("orders", 1).await?;
-    let refused: Vec<_> = pair.here.cluster.brokers().into_iter().map(|id| pair.here.cluster.log(id)).collect();
+    let refused: Vec<_> =
+        pair.here.cluster.brokers().into_iter().map(|id| pair.here.cluster.log(id)).collect();
     ensure!(!refused.iter().any(|log| log.contains("FAILED")), "a first fetch failed");
 
     move_leader(&mut pair, false, &writer).await?;
@@ -33,7 +34,10 @@ async fn case_20_the_source_leader_moves_and_dies_and_case_21_the_epoch_is_learn
     let here = pair.here.partition("orders", 0).await?.leader_epoch;
     ensure!(Some(&here) >= epochs.last(), "leader epoch {here} under batches of {epochs:?}");
     for broker in pair.here.cluster.brokers() {
-        ensure!(!pair.here.cluster.log(broker).contains("FAILED"), "a move of the source's leader is no failure");
+        ensure!(
+            !pair.here.cluster.log(broker).contains("FAILED"),
+            "a move of the source's leader is no failure"
+        );
     }
     Ok(())
 }
@@ -41,7 +45,11 @@ async fn case_20_the_source_leader_moves_and_dies_and_case_21_the_epoch_is_learn
 /// By a controlled shutdown or a kill; the load goes on under the new leader.
 async fn move_leader(pair: &mut Pair, kill: bool, writer: &Writer) -> Result<()> {
     let leader = pair.source.leader("orders", 0).await?;
-    if kill { pair.source.kill(leader)? } else { pair.source.stop(leader)? }
+    if kill {
+        pair.source.kill(leader)?
+    } else {
+        pair.source.stop(leader)?
+    }
     writer.more(20).await?;
     pair.source.restart(leader)?;
     pair.source.client.await_isr("orders", 3, LIMIT).await?;

@@ -60,7 +60,8 @@ async fn case_27_a_topic_recreated_at_the_source_is_not_merged() -> Result<()> {
         .await_described(MIRROR, "the recreated topic is noticed", |all| {
             all.iter().any(|partition| {
                 partition.topic == "orders"
-                    && (partition.state == "STOPPED" || partition.state == "FAILED" && partition.reason.is_some())
+                    && (partition.state == "STOPPED"
+                        || partition.state == "FAILED" && partition.reason.is_some())
             })
         })
         .await?;

@@ -78,7 +78,11 @@ async fn case_57_after_stopped_a_restarted_broker_serves_writes_and_loses_none()
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
         expected.push(value);
-        if round % 2 == 0 { pair.here.kill(1)? } else { pair.here.stop(1)? }
+        if round % 2 == 0 {
+            pair.here.kill(1)?
+        } else {
+            pair.here.stop(1)?
+        }
         pair.here.restart(1)?;
     }
     pair.here.await_partitions(MIRROR, "orders", 1, Wanted::Writable).await?;

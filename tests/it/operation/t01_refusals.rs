@@ -36,14 +36,14 @@ async fn a_wrong_value_is_named_with_its_key_and_what_is_allowed() -> Result<()>
     let cluster = Cluster::format(ClusterSpec::new(1, 1))?;
     let cases = [
         (DAEMONS[0], "num.partitions=0", "at least 1"),
-        (DAEMONS[0], "num.partitions=many", "number"),
+        (DAEMONS[0], "num.partitions=many", "integer"),
         (DAEMONS[0], "auto.create.topics.enable=maybe", "true"),
         (DAEMONS[0], "listeners=PLAINTEXT://nowhere", "host:port"),
         (DAEMONS[0], "node.id=-5", "at least 0"),
-        (DAEMONS[0], "log.segment.bytes=3", "at least 14"),
+        (DAEMONS[0], "log.segment.bytes=3", "at least 1048576"),
         (DAEMONS[0], "controller.quorum.voters=here", "@"),
         (DAEMONS[1], "quorum.heartbeat.interval.ms=0", "at least 1"),
-        (DAEMONS[1], "default.replication.factor=x", "number"),
+        (DAEMONS[1], "default.replication.factor=x", "integer"),
         (DAEMONS[1], "quorum.listener=nowhere", "host:port"),
     ];
     for ((program, node), setting, allowed) in cases {
@@ -72,9 +72,8 @@ async fn bad_flags_files_and_missing_keys_are_refused() -> Result<()> {
         }
         let directory = TempDir::with_prefix("kagami-refusals-")?;
         let text = fs::read_to_string(cluster.properties(node))?;
-        for key in ["node.id", "log.dirs", "controller.quorum.voters"] {
-            let without: Vec<_> =
-                text.lines().filter(|line| !line.starts_with(&format!("{key}="))).collect();
+        for key in ["node.id", "controller.quorum.voters"] {
+            let without: Vec<_> = text.lines().filter(|line| !line.starts_with(&format!("{key}="))).collect();
             let path = directory.path().join("without.properties");
             fs::write(&path, without.join("\n"))?;
             let line = refusal(program, &["--config", &path.display().to_string()]).await?;
@@ -102,7 +101,23 @@ async fn directories_that_are_unformatted_of_another_node_or_in_use_are_refused(
     }
     Client::new(&cluster.bootstrap()).await_brokers(1, LIMIT).await?;
     for (program, node) in DAEMONS {
+        // Ports in use are told as such, and once.
         let line = refusal(program, &["--config", &config(&cluster, node)]).await?;
+        ensure!(line.matches("in use").count() <= 1, "a second {program}: {line}");
+        let host = kagami_tests::ports::cluster_host();
+        let mut arguments = vec!["--config".to_owned(), config(&cluster, node)];
+        let listeners = match node {
+            101 => format!("listeners=CONTROLLER://{host}:9190"),
+            _ => format!("listeners=PLAINTEXT://{host}:9092"),
+        };
+        let metrics = format!("metrics.listener={host}:9390");
+        let quorum = format!("quorum.listener={host}:9290");
+        let settings = [listeners, metrics, quorum];
+        for setting in settings.iter().take(if node == 101 { 3 } else { 2 }) {
+            arguments.extend(["--override".to_owned(), setting.clone()]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let line = refusal(program, &arguments).await?;
         let directory = cluster.data_directory(node).display().to_string();
         ensure!(line.contains(&directory), "a second {program} in its directory: {line}");
         ensure!(cluster.is_running(node), "the first {program} has ended");

@@ -153,10 +153,9 @@ impl Side {
             _ => 0,
         };
         match self.call(Request::CreateMirror(request), code_of).await? {
-            Response::CreateMirror(response) => Ok((
-                known(response.error_code)?,
-                response.error_message.map(|message| message.to_string()),
-            )),
+            Response::CreateMirror(response) => {
+                Ok((known(response.error_code)?, response.error_message.map(|message| message.to_string())))
+            }
             other => bail!("answered with {other:?}"),
         }
     }

@@ -116,7 +116,8 @@ impl Side {
     pub async fn run_kagami(&self, arguments: &[&str]) -> Result<(i32, String, String)> {
         let mut command = Command::new(binary("kagami")?);
         command.args(arguments);
-        let outcome = process::run(&format!("kagami {}", arguments.join(" ")), command, COMMAND_LIMIT).await?;
+        let outcome =
+            process::run(&format!("kagami {}", arguments.join(" ")), command, COMMAND_LIMIT).await?;
         Ok((outcome.code, outcome.output, outcome.errors))
     }
 
@@ -133,7 +134,9 @@ impl Side {
         loop {
             let last = match self.client.call_any(request.clone(), i16::MAX).await {
                 Ok(response) => match ErrorCode::from_code(code_of(&response)) {
-                    Some(error) if error.retriable() && !MEANT.contains(&error) => anyhow!("{}", error.name()),
+                    Some(error) if error.retriable() && !MEANT.contains(&error) => {
+                        anyhow!("{}", error.name())
+                    }
                     _ => return Ok(response),
                 },
                 Err(error) => error,
@@ -243,7 +246,10 @@ impl Side {
             {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "the ISR of {topic}-{partition} is not {members:?}: {found:?}");
+            ensure!(
+                Instant::now() < deadline,
+                "the ISR of {topic}-{partition} is not {members:?}: {found:?}"
+            );
             sleep(PAUSE).await;
         }
     }
@@ -322,10 +328,9 @@ impl Side {
         let Response::DescribeConfigs(response) = response else { bail!("another answer") };
         let result = response.results.into_iter().next().context("an empty answer")?;
         ensure!(result.error_code == 0, "{}: {:?}", error_name(result.error_code), result.error_message);
-        let entry =
-            |config: protocol::messages::describe_configs_response::DescribeConfigsResourceResult| {
-                (config.name.to_string(), config.value.map(|value| value.to_string()))
-            };
+        let entry = |config: protocol::messages::describe_configs_response::DescribeConfigsResourceResult| {
+            (config.name.to_string(), config.value.map(|value| value.to_string()))
+        };
         Ok(result.configs.into_iter().map(entry).collect())
     }
 

@@ -26,7 +26,8 @@ impl Writer {
     /// The only one that writes to this partition.
     pub fn start(bootstrap: &str, topic: &str, partition: i32) -> Writer {
         let (acknowledged, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        let load = write(Client::new(bootstrap), topic.to_owned(), partition, acknowledged.clone(), stop.clone());
+        let load =
+            write(Client::new(bootstrap), topic.to_owned(), partition, acknowledged.clone(), stop.clone());
         Writer { acknowledged, stop, task: tokio::spawn(load) }
     }
 
@@ -61,7 +62,11 @@ impl Writer {
         }
         ensure!(found.len() >= acknowledged, "{acknowledged} were acknowledged, {} are there", found.len());
         // The last may be there without an answer.
-        ensure!(found.len() <= acknowledged + RECORDS_PER_BATCH, "{acknowledged} sent, {} there", found.len());
+        ensure!(
+            found.len() <= acknowledged + RECORDS_PER_BATCH,
+            "{acknowledged} sent, {} there",
+            found.len()
+        );
         Ok(())
     }
 }
