@@ -11,12 +11,10 @@ pub fn check(path: Option<&Path>) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     let properties =
         Properties::load(path).map_err(|error| Failure::usage(format!("--command-config: {error}")))?;
-    if let Some(protocol) = properties.get("security.protocol") {
-        if protocol != "PLAINTEXT" {
-            return Err(Failure::usage(format!(
-                "--command-config: security.protocol={protocol} is not supported yet; allowed: PLAINTEXT"
-            )));
-        }
+    match properties.get("security.protocol") {
+        None | Some("PLAINTEXT") => Ok(()),
+        Some(protocol) => Err(Failure::usage(format!(
+            "--command-config: security.protocol={protocol} is not supported yet; allowed: PLAINTEXT"
+        ))),
     }
-    Ok(())
 }

@@ -64,7 +64,9 @@ impl Embedded {
 
         let mut common = Properties::new();
         common.set("controller.quorum.voters", format!("{CONTROLLER_ID}@{HOST}:{}", ports.quorum));
-        for key in ["default.replication.factor", "mirror.state.topic.replication.factor", "min.insync.replicas"] {
+        for key in
+            ["default.replication.factor", "mirror.state.topic.replication.factor", "min.insync.replicas"]
+        {
             common.set(key, "1");
         }
         common.set("mirror.state.topic.num.partitions", "1");
@@ -78,8 +80,8 @@ impl Embedded {
         properties.set("listeners", format!("CONTROLLER://{bootstrap_controller}"));
         properties.set("quorum.listener", format!("{HOST}:{}", ports.quorum));
         properties.set("log.dirs", controller_data.display().to_string());
-        let (config, _) = ControllerConfig::from_properties(&properties)
-            .map_err(|error| failed("controller", &error))?;
+        let (config, _) =
+            ControllerConfig::from_properties(&properties).map_err(|error| failed("controller", &error))?;
         let controller =
             ControllerServer::start(config).await.map_err(|error| failed("controller", &error))?;
 

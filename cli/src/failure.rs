@@ -29,7 +29,8 @@ impl Failure {
 
     /// An error code of an answer, with its message where the answer has one.
     pub fn code(what: &str, code: i16, message: Option<&str>) -> Failure {
-        let name = ErrorCode::from_code(code).map_or_else(|| format!("error {code}"), |e| e.name().to_owned());
+        let name =
+            ErrorCode::from_code(code).map_or_else(|| format!("error {code}"), |e| e.name().to_owned());
         match message.filter(|message| !message.is_empty()) {
             Some(message) => Failure::Refused(format!("{what}: {name}: {message}")),
             None => Failure::Refused(format!("{what}: {name}")),

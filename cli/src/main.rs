@@ -24,7 +24,11 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 
 #[derive(Parser)]
-#[command(name = "kagami", version, about = "Kafka-protocol brokers with cluster mirroring: the operator's command")]
+#[command(
+    name = "kagami",
+    version,
+    about = "Kafka-protocol brokers with cluster mirroring: the operator's command"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

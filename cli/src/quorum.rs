@@ -72,7 +72,10 @@ pub async fn run(command: QuorumCommand) -> Result<(), Failure> {
             "nodes": rows,
         }));
     }
-    println!("Leader: {leader}  Epoch: {}  HighWatermark: {}", partition.leader_epoch, partition.high_watermark);
+    println!(
+        "Leader: {leader}  Epoch: {}  HighWatermark: {}",
+        partition.leader_epoch, partition.high_watermark
+    );
     let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let columns = ["node", "directory_id", "role", "log_end_offset", "lag"];
     let table = rows.iter().map(|row| columns.iter().map(|column| text(&row[*column])).collect()).collect();

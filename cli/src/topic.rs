@@ -7,7 +7,8 @@ use protocol::messages::describe_configs_request::DescribeConfigsResource;
 use protocol::messages::metadata_request::MetadataRequestTopic;
 use protocol::messages::metadata_response::MetadataResponseBroker;
 use protocol::messages::{
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, MetadataRequest, MetadataResponse, TopicName,
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeConfigsRequest, MetadataRequest, MetadataResponse,
+    TopicName,
 };
 use protocol::{Request, Response, StrBytes};
 use serde_json::json;
@@ -114,11 +115,17 @@ async fn create(
     let Response::CreateTopics(response) = response else { return Err(unexpected()) };
     let result = response.topics.first().ok_or_else(unexpected)?;
     if result.error_code != 0 {
-        return Err(Failure::code(&format!("topic {topic}"), result.error_code, result.error_message.as_deref()));
+        return Err(Failure::code(
+            &format!("topic {topic}"),
+            result.error_code,
+            result.error_message.as_deref(),
+        ));
     }
     if target.common.json {
         let id = common::ids::TopicId(result.topic_id).to_string();
-        return output::print_json(&json!({ "topic": topic, "topic_id": id, "partitions": result.num_partitions }));
+        return output::print_json(
+            &json!({ "topic": topic, "topic_id": id, "partitions": result.num_partitions }),
+        );
     }
     println!("Created topic {topic}.");
     Ok(())
@@ -139,7 +146,11 @@ async fn delete(target: AnyTarget, topic: String) -> Result<(), Failure> {
     let Response::DeleteTopics(response) = response else { return Err(unexpected()) };
     let result = response.responses.first().ok_or_else(unexpected)?;
     if result.error_code != 0 {
-        return Err(Failure::code(&format!("topic {topic}"), result.error_code, result.error_message.as_deref()));
+        return Err(Failure::code(
+            &format!("topic {topic}"),
+            result.error_code,
+            result.error_message.as_deref(),
+        ));
     }
     if target.common.json {
         return output::print_json(&json!({ "topic": topic, "deleted": true }));
@@ -213,7 +224,8 @@ async fn describe(target: ServerTarget, topic: Option<String>) -> Result<(), Fai
             })
             .collect();
         let topic_id = common::ids::TopicId(described.topic_id).to_string();
-        printed.push(json!({ "topic": name, "topic_id": topic_id, "mirror_name": mirror, "partitions": rows }));
+        printed
+            .push(json!({ "topic": name, "topic_id": topic_id, "mirror_name": mirror, "partitions": rows }));
     }
     if target.common.json {
         return output::print_json(&json!(printed));
@@ -250,9 +262,12 @@ async fn mirror_name(session: &mut Session, topic: &str) -> Result<Option<String
     let resource = DescribeConfigsResource::default()
         .with_resource_type(TOPIC_RESOURCE)
         .with_resource_name(StrBytes::from_string(topic.to_owned()))
-        .with_configuration_keys(Some(vec![StrBytes::from_static_str(common::mirror_state::MIRROR_NAME_CONFIG)]));
+        .with_configuration_keys(Some(vec![StrBytes::from_static_str(
+            common::mirror_state::MIRROR_NAME_CONFIG,
+        )]));
     let request = DescribeConfigsRequest::default().with_resources(vec![resource]);
-    let Response::DescribeConfigs(response) = session.call(Request::DescribeConfigs(request), |_| 0).await? else {
+    let Response::DescribeConfigs(response) = session.call(Request::DescribeConfigs(request), |_| 0).await?
+    else {
         return Err(unexpected());
     };
     let configs = response.results.into_iter().flat_map(|result| result.configs);

@@ -44,8 +44,7 @@ pub async fn run(command: VerifyCommand) -> Result<(), Failure> {
     let mut failed = 0;
     for topic in topics.keys() {
         for (address, partitions) in leaders(&mut session, topic).await? {
-            let verify =
-                VerifyTopic { name: TopicName(StrBytes::from_string(topic.clone())), partitions };
+            let verify = VerifyTopic { name: TopicName(StrBytes::from_string(topic.clone())), partitions };
             let request = VerifyMirrorRequest {
                 mirror_name: StrBytes::from_string(command.mirror.clone()),
                 topics: vec![verify],
@@ -61,7 +60,8 @@ pub async fn run(command: VerifyCommand) -> Result<(), Failure> {
             }
             for verified in response.topics.into_iter().flat_map(|topic| topic.partitions) {
                 let error = (verified.error_code != 0).then(|| {
-                    Failure::code("failed", verified.error_code, verified.error_message.as_deref()).to_string()
+                    Failure::code("failed", verified.error_code, verified.error_message.as_deref())
+                        .to_string()
                 });
                 let holds = error.is_none() && verified.differing == 0 && verified.missing == 0;
                 failed += i32::from(!holds);
@@ -81,12 +81,16 @@ pub async fn run(command: VerifyCommand) -> Result<(), Failure> {
     } else {
         let columns =
             ["topic", "partition", "from", "to", "equal", "compacted", "differing", "missing", "result"];
-        let cell = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let cell =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let table = rows.iter().map(|row| columns.iter().map(|column| cell(&row[*column])).collect());
         output::print_table(&columns, table.collect());
     }
     if failed > 0 {
-        return Err(Failure::refused(format!("{failed} of {} partitions differ from the source", rows.len())));
+        return Err(Failure::refused(format!(
+            "{failed} of {} partitions differ from the source",
+            rows.len()
+        )));
     }
     Ok(())
 }

@@ -118,9 +118,10 @@ mod tests {
 
     #[test]
     fn software_names_are_checked() {
-        let mut request = ApiVersionsRequest::default();
-        request.client_software_name = StrBytes::from_static_str("apache-kafka-java");
-        request.client_software_version = StrBytes::from_static_str("4.4.0");
+        let mut request = ApiVersionsRequest {
+            client_software_name: StrBytes::from_static_str("apache-kafka-java"),
+            client_software_version: StrBytes::from_static_str("4.4.0"),
+        };
         assert!(software(&request, 3).expect("valid").is_some());
         request.client_software_name = StrBytes::from_static_str("-x");
         assert_eq!(software(&request, 3).expect_err("invalid"), ErrorCode::InvalidRequest);

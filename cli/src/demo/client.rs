@@ -82,11 +82,11 @@ impl DemoClient {
             .with_name(name(topic))
             .with_num_partitions(partitions)
             .with_replication_factor(1);
-        let request =
-            CreateTopicsRequest::default().with_topics(vec![creatable]).with_timeout_ms(TIMEOUT_MS);
+        let request = CreateTopicsRequest::default().with_topics(vec![creatable]).with_timeout_ms(TIMEOUT_MS);
         let mut last = 0;
         for _ in 0..TRIES {
-            let Response::CreateTopics(response) = self.call(Request::CreateTopics(request.clone())).await? else {
+            let Response::CreateTopics(response) = self.call(Request::CreateTopics(request.clone())).await?
+            else {
                 return Err(unexpected());
             };
             let result = response.topics.first().ok_or_else(unexpected)?;
@@ -110,11 +110,11 @@ impl DemoClient {
                 return Err(unexpected());
             };
             let found = response.topics.first().filter(|found| found.error_code == 0);
-            if let Some(found) = found.filter(|found| found.partitions.len() == partitions as usize) {
-                if found.partitions.iter().all(|partition| partition.error_code == 0) {
-                    self.topic_ids.insert(topic.to_owned(), found.topic_id);
-                    return Ok(());
-                }
+            if let Some(found) = found.filter(|found| found.partitions.len() == partitions as usize)
+                && found.partitions.iter().all(|partition| partition.error_code == 0)
+            {
+                self.topic_ids.insert(topic.to_owned(), found.topic_id);
+                return Ok(());
             }
             sleep(TRY_PAUSE).await;
         }
@@ -154,7 +154,11 @@ impl DemoClient {
         let mut topic_data = TopicProduceData::default().with_partition_data(vec![data]);
         // Version 13 names topics by id.
         let version = self.connection.version_of(protocol::ApiKey::Produce).unwrap_or(9);
-        topic_data = if version >= 13 { topic_data.with_topic_id(topic_id) } else { topic_data.with_name(name(topic)) };
+        topic_data = if version >= 13 {
+            topic_data.with_topic_id(topic_id)
+        } else {
+            topic_data.with_name(name(topic))
+        };
         let request = ProduceRequest::default()
             .with_acks(-1)
             .with_timeout_ms(TIMEOUT_MS)
@@ -191,8 +195,7 @@ impl DemoClient {
     }
 
     pub async fn remove_topic(&mut self, mirror: &str, topic: &str) -> Result<(), Failure> {
-        let state =
-            remove_topics_from_mirror::TopicState { topic_id: Uuid::nil(), topic_name: name(topic) };
+        let state = remove_topics_from_mirror::TopicState { topic_id: Uuid::nil(), topic_name: name(topic) };
         let request = RemoveTopicsFromMirrorRequest { mirror_name: text(mirror), topics: vec![state] };
         match self.call(Request::RemoveTopicsFromMirror(request)).await? {
             Response::RemoveTopicsFromMirror(response) => {
@@ -240,7 +243,8 @@ impl DemoClient {
     async fn end_offsets(&mut self, topic: &str) -> Result<i64, Failure> {
         let partitions = (0..super::PARTITIONS as i32)
             .map(|index| ListOffsetsPartition::default().with_partition_index(index).with_timestamp(LATEST));
-        let topics = vec![ListOffsetsTopic::default().with_name(name(topic)).with_partitions(partitions.collect())];
+        let topics =
+            vec![ListOffsetsTopic::default().with_name(name(topic)).with_partitions(partitions.collect())];
         let request = ListOffsetsRequest::default().with_replica_id((-1).into()).with_topics(topics);
         let Response::ListOffsets(response) = self.call(Request::ListOffsets(request)).await? else {
             return Err(unexpected());

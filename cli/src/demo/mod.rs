@@ -47,7 +47,8 @@ async fn demo(command: DemoCommand) -> Result<(), Failure> {
     let started = Instant::now();
     let settings = [("mirror.metadata.refresh.interval.ms".to_owned(), "500".to_owned())];
     let source = Embedded::start(&directory.path().join("source"), Ports::free()?, &settings).await?;
-    let destination = Embedded::start(&directory.path().join("destination"), Ports::free()?, &settings).await?;
+    let destination =
+        Embedded::start(&directory.path().join("destination"), Ports::free()?, &settings).await?;
     report.step(
         "two clusters",
         &format!("source {}, destination {}", source.bootstrap, destination.bootstrap),
@@ -65,7 +66,11 @@ async fn demo(command: DemoCommand) -> Result<(), Failure> {
         "logs compared",
         equal,
         &if equal {
-            format!("{} of {} partitions equal, byte for byte", report::bytes(compared.bytes), compared.partitions)
+            format!(
+                "{} of {} partitions equal, byte for byte",
+                report::bytes(compared.bytes),
+                compared.partitions
+            )
         } else {
             format!("different: {}", compared.differences.join(", "))
         },
@@ -142,8 +147,8 @@ async fn failover(
 
     let started = Instant::now();
     at_destination.remove_topic(MIRROR, TOPIC).await?;
-    let mut waiting = vec![true; PARTITIONS];
-    let mut offsets = vec![0; PARTITIONS];
+    let mut waiting = [true; PARTITIONS];
+    let mut offsets = [0; PARTITIONS];
     while waiting.iter().any(|waiting| *waiting) {
         for partition in 0..PARTITIONS {
             if !waiting[partition] {

@@ -18,12 +18,7 @@ pub struct Report {
 
 impl Report {
     pub fn new() -> Report {
-        Report {
-            is_terminal: std::io::stdout().is_terminal(),
-            last_plain: None,
-            rows: Vec::new(),
-            failed: 0,
-        }
+        Report { is_terminal: std::io::stdout().is_terminal(), last_plain: None, rows: Vec::new(), failed: 0 }
     }
 
     /// A line that the next one replaces on a terminal; elsewhere one now and then.

@@ -59,7 +59,8 @@ pub async fn create(
         Response::CreateMirror(response) => response.error_code,
         _ => 0,
     };
-    let Response::CreateMirror(response) = session.call(Request::CreateMirror(request), error_of).await? else {
+    let Response::CreateMirror(response) = session.call(Request::CreateMirror(request), error_of).await?
+    else {
         return Err(unexpected());
     };
     check(&format!("mirror {mirror}"), response.error_code, response.error_message.as_deref())?;
@@ -137,7 +138,10 @@ pub async fn add(
         topics.filter(|(name, _)| selection.contains(name)).collect()
     };
     if chosen.is_empty() {
-        return Err(Failure::refused(format!("no topic at the source of {mirror} matches {}", patterns.join(", "))));
+        return Err(Failure::refused(format!(
+            "no topic at the source of {mirror} matches {}",
+            patterns.join(", ")
+        )));
     }
     let topics = chosen.iter().map(|(name, topic_id)| TopicState {
         topic_id: *topic_id,

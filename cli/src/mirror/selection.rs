@@ -48,9 +48,14 @@ mod tests {
     #[test]
     fn patterns_match_whole_names_and_leave_internal_topics_alone() {
         let selection = Selection::new(&["orders.*".to_owned(), "a|b".to_owned(), "__x".to_owned()]).unwrap();
-        for (topic, chosen) in
-            [("orders", true), ("orders-1", true), ("my-orders", false), ("b", true), ("ab", false), ("__x", true)]
-        {
+        for (topic, chosen) in [
+            ("orders", true),
+            ("orders-1", true),
+            ("my-orders", false),
+            ("b", true),
+            ("ab", false),
+            ("__x", true),
+        ] {
             assert_eq!(selection.contains(topic), chosen, "{topic}");
         }
         let everything = Selection::new(&[".*".to_owned()]).unwrap();

@@ -79,7 +79,8 @@ fn missing(partitions: &[DescribedPartition], topics: &[String], wanted: Wanted)
         for partition in partitions.iter().filter(|partition| partition.topic == *topic) {
             any = true;
             if !wanted.is_met(partition) {
-                let reason = partition.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+                let reason =
+                    partition.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
                 left.push(format!("{topic}-{} {}{reason}", partition.partition, partition.state));
             }
         }

@@ -52,9 +52,15 @@ fn wrong_usage_ends_with_2_and_says_what_is_wrong() {
         (&["mirror", "create", "--mirror", "m", "--source", "a:1"][..], "--bootstrap-server"),
         (&["mirror", "list", "--bootstrap-server", "nowhere"][..], "HOST:PORT"),
         (&["mirror", "remove", "--bootstrap-server", "127.0.0.1:1", "--mirror", "m"][..], "--topic"),
-        (&["mirror", "add", "--bootstrap-server", "127.0.0.1:1", "--mirror", "m", "--topic", "("][..], "--topic"),
+        (
+            &["mirror", "add", "--bootstrap-server", "127.0.0.1:1", "--mirror", "m", "--topic", "("][..],
+            "--topic",
+        ),
         (&["topic", "create", "--bootstrap-server", "a:1", "--topic", "t", "--config", "x"][..], "KEY=VALUE"),
-        (&["quorum", "describe", "--bootstrap-server", "a:1", "--bootstrap-controller", "b:1"][..], "cannot be used"),
+        (
+            &["quorum", "describe", "--bootstrap-server", "a:1", "--bootstrap-controller", "b:1"][..],
+            "cannot be used",
+        ),
         (&["frobnicate"][..], "frobnicate"),
     ] {
         let output = kagami(arguments);

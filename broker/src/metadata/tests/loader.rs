@@ -112,7 +112,7 @@ async fn a_restart_asks_only_for_what_is_new_and_a_cut_stream_goes_on() {
     let controller = FakeController::new(1, 1);
     *controller.subscriptions.lock() =
         vec![Ok(vec![batches(2..=3)]), Ok(vec![batches(6..=6)]), Ok(vec![batches(4..=6)])];
-    let run = run(directory.path(), &[controller.clone()]).await;
+    let run = run(directory.path(), std::slice::from_ref(&controller)).await;
     run.registered.send_replace(Some(BrokerEpoch(1)));
     assert!(run.cache.wait_for(MetadataOffset(6), Duration::from_secs(10)).await);
     run.shutdown.cancel();
