@@ -121,6 +121,7 @@ mod tests {
         let mut request = ApiVersionsRequest {
             client_software_name: StrBytes::from_static_str("apache-kafka-java"),
             client_software_version: StrBytes::from_static_str("4.4.0"),
+            ..ApiVersionsRequest::default()
         };
         assert!(software(&request, 3).expect("valid").is_some());
         request.client_software_name = StrBytes::from_static_str("-x");
