@@ -13,9 +13,19 @@ use crate::process::{Conversation, Outcome, run};
 /// For one JVM's start and a small job on a busy machine.
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// For downloads on a machine that has none of them yet.
+const PREPARE_LIMIT: Duration = Duration::from_secs(900);
+
 /// A file below `scripts/`.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(name)
+}
+
+/// Fetches and builds what the scenarios use, so that none of them waits for it.
+pub async fn prepare() -> Result<()> {
+    let command = Command::new(script("interop/prepare.sh"));
+    run("prepare.sh", command, PREPARE_LIMIT).await?.success("prepare.sh")?;
+    Ok(())
 }
 
 /// The clients that produce.

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Parser;
+use kagami_tests::foreign;
 use kagami_tests::interop::{Scenario, scenarios};
 use regex::Regex;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,6 +43,7 @@ fn main() -> Result<ExitCode> {
 }
 
 async fn run(chosen: Vec<Scenario>) -> Result<ExitCode> {
+    foreign::prepare().await?;
     let (mut passed, mut failed) = (0, 0);
     for scenario in chosen {
         eprintln!("-- {}: {}", scenario.name, scenario.about);

@@ -47,11 +47,11 @@ macro_rules! scenarios {
 pub fn scenarios() -> Vec<Scenario> {
     scenarios! {
         "mirror-kafka-4.4", 420, mirror_kafka::kafka_4_4, "a topic of Kafka 4.4 mirrored, through kills, to a failover";
-        "mirror-kafka-3.6.2", 180, mirror_kafka::kafka_3_6, "the same in small with a source that answers no CurrentLeader";
+        "mirror-kafka-3.6.2", 240, mirror_kafka::kafka_3_6, "the same in small with a source that answers no CurrentLeader";
         "mirror-kafka-2.8.2", 180, mirror_kafka::kafka_2_8, "the same in small with a source whose Fetch knows no topic ids";
         "mirror-kagami", 120, mirror_kagami::run, "Kagami as the source";
         "chain", 180, chain::run, "Kafka to Kagami to Kagami, transactions carried along";
-        "tools-kcat", 120, tools::kcat, "kcat's round trips in every codec";
+        "tools-kcat", 240, tools::kcat, "kcat's round trips in every codec";
         "tools-java", 420, tools::java, "Kafka's own tools";
         "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
         "kill-loop", 400, kill_loop::run, "kill -9 of every process in turn under acks=all load";
