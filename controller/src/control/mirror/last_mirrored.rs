@@ -4,7 +4,7 @@
 use common::ids::*;
 use common::metadata::MetadataImage;
 use common::metadata::image::{PartitionImage, TopicImage};
-use common::metadata::record::Release;
+use common::metadata::record::{LeaderRecoveryState, Release};
 use protocol::error_code::ErrorCode;
 
 use super::super::ControlError;
@@ -91,6 +91,17 @@ pub fn last_mirrored_offset(image: &MetadataImage, asker: &Asker, question: &Que
         answer.error = Some(ControlError::new(
             ErrorCode::OffsetNotAvailable,
             format!("partition {} of topic '{}' is itself a mirror", question.partition, topic.name),
+        ));
+        return answer;
+    }
+    if partition.registration.leader_recovery_state == LeaderRecoveryState::Recovering {
+        // Its log may end below what was recorded; the LOSS cut is about to tell where.
+        answer.error = Some(ControlError::new(
+            ErrorCode::OffsetNotAvailable,
+            format!(
+                "partition {} of topic '{}' waits until its unclean election is settled",
+                question.partition, topic.name
+            ),
         ));
         return answer;
     }

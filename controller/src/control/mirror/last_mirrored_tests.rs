@@ -1,7 +1,7 @@
 use super::*;
 use crate::control::testing::*;
 use common::metadata::MetadataRecord;
-use common::metadata::record::CutKind;
+use common::metadata::record::{CutKind, PartitionChange};
 
 fn image() -> MetadataImage {
     let mut image = with_brokers(&[1]);
@@ -129,6 +129,24 @@ fn counterexample_19_a_loss_after_the_stop_lowers_the_answer() {
     cut(&mut image, CutKind::Loss, None, 80);
     release(&mut image, association, 120, "a");
     assert_eq!(ask(&image, "a").offset, Some(Offset(80)), "whatever the late release says");
+}
+
+#[test]
+fn counterexample_19_nothing_is_told_before_the_loss_cut_is_committed() {
+    let mut image = image();
+    mirror_and_stop(&mut image, "from-a", "a", 0, 100);
+    let change = PartitionChange {
+        leader: Some(Some(BrokerId(1))),
+        leader_recovery_state: Some(LeaderRecoveryState::Recovering),
+        ..PartitionChange::default()
+    };
+    let record = MetadataRecord::PartitionChange { topic_id: topic_id(1), partition: 0, change };
+    replay(&mut image, vec![record]);
+    let answer = ask(&image, "a");
+    assert_eq!((answer.offset, error(&answer)), (None, Some(ErrorCode::OffsetNotAvailable)));
+    assert!(ask(&image, "b").error.is_some(), "nor that nothing is recorded");
+    cut(&mut image, CutKind::Loss, None, 80);
+    assert_eq!(ask(&image, "a").offset, Some(Offset(80)));
 }
 
 #[test]
