@@ -72,6 +72,10 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run_async(command: Command) -> Result<(), Failure> {
+    // The embedded daemons log as they do alone; a demo's own lines are enough unless logs are asked for.
+    if matches!(command, Command::Dev(_)) || std::env::var_os("RUST_LOG").is_some() {
+        common::telemetry::init_logging(common::telemetry::LogFormat::Text);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
