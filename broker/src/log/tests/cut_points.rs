@@ -83,3 +83,14 @@ fn undecided_until_the_high_watermark_has_passed_the_marker() {
     assert_eq!(test.log.last_stable_offset(Offset(3)), Offset(3));
     assert_eq!(test.log.last_stable_offset(Offset(4)), Offset(4));
 }
+
+/// Begin a at 1, begin b at 2, commit a at 3: cut at the last stable offset, a's commit would be gone and
+/// a open again.
+#[test]
+fn counterexample_22_a_marker_above_the_last_stable_offset_is_not_lost_with_the_cut() {
+    let mut test = TestLog::new(config());
+    write(&mut test, ".abA");
+    let last_stable = test.log.last_stable_offset(Offset(4));
+    assert_eq!(last_stable, Offset(2));
+    assert_eq!(test.log.decided_cut_point(last_stable).unwrap(), Offset(1));
+}
