@@ -87,6 +87,10 @@ pub(super) enum Message {
     FirstContactDone {
         mirror: Arc<str>,
     },
+    /// The controller was told of states; of those in `lost` it may not have heard.
+    Reported {
+        lost: Vec<TopicIdPartition>,
+    },
 }
 
 /// What `apply_metadata` noted and the task has not taken yet. Merged, so it never grows beyond the
@@ -315,6 +319,7 @@ impl ManagerTask {
             Message::FirstContactDone { mirror } => {
                 self.batches.first_contacts.remove(&mirror);
             }
+            Message::Reported { lost } => self.reports.answered(lost),
         }
     }
 

@@ -128,6 +128,8 @@ enum Then {
 
 type Effects = Vec<MirrorEffect>;
 
+const LEADERSHIP_MOVES: &str = "the local partition is changing its leader";
+
 /// The step function: a state and an event give the next state and what to do.
 pub fn step(mut state: MirrorPartition, event: MirrorEvent, at: Moment) -> (MirrorPartition, Effects) {
     let mut out = Effects::new();
@@ -238,7 +240,8 @@ impl MirrorPartition {
             (MirrorEvent::LogRestarted { result, .. }, Phase::Doing(Action::RestartLog { .. })) => {
                 match result {
                     Ok(()) => self.begin(Action::CheckSource, out),
-                    Err(reason) => self.fail(reason, at, out),
+                    Err(FetchStop::Failed(reason)) => self.fail(reason, at, out),
+                    Err(_) => self.pause(Action::CheckSource, LEADERSHIP_MOVES.to_owned(), at, out),
                 }
             }
             (MirrorEvent::FetchSucceeded { .. }, Phase::Fetching { source, .. }) => {

@@ -8,7 +8,7 @@ use common::ids::*;
 use protocol::proto::controller::{ProposeMirrorRequest, propose_mirror_request};
 
 use crate::mirror::coordinator::StateKey;
-use crate::mirror::deps::{LocalPartition, StateWrite};
+use crate::mirror::deps::{LocalPartition, MirrorAppendError, StateWrite};
 use crate::mirror::source::{Question, QuestionKind};
 use crate::mirror::state::{
     FailureKind, FailureReason, FetchStop, MirrorEffect, MirrorEvent, ProposalError, SourceFailure,
@@ -123,12 +123,17 @@ impl ManagerTask {
                 });
             }
             MirrorEffect::RestartLogAt { token, leader_epoch, offset } => {
-                let result = match self.deps.partitions.partition(id) {
+                let restarted = match self.deps.partitions.partition(id) {
                     Some(partition) => partition.restart_log_at(leader_epoch, offset),
-                    None => return,
+                    None => Err(MirrorAppendError::NotLeader),
                 };
-                let result = result.map_err(|error| {
-                    FailureReason::new(FailureKind::LocalStorage, format!("restart at {offset}: {error}"))
+                let result = restarted.map_err(|error| match error {
+                    // Most often the epoch was raised and the image with it is still under way.
+                    MirrorAppendError::NotLeader => FetchStop::NotLeader,
+                    error => FetchStop::Failed(FailureReason::new(
+                        FailureKind::LocalStorage,
+                        format!("restart at {offset}: {error}"),
+                    )),
                 });
                 self.send(id, MirrorEvent::LogRestarted { token, result });
             }

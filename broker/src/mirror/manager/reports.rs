@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use crate::mirror::lag::LagReading;
 use crate::mirror::view::ViewEntry;
 
-use super::ManagerTask;
 use super::proposals::topic_bytes;
+use super::{ManagerTask, Message};
 
 const LAG_INTERVAL: Duration = Duration::from_secs(1);
 /// A new active controller knows nothing; this bounds how long (it is also told with each change).
@@ -23,18 +23,36 @@ pub struct Reports {
     told: HashMap<TopicIdPartition, LagReading>,
     next: Instant,
     rounds: u32,
+    /// One at a time: an older report that overtakes a newer one would show what is no longer true.
+    under_way: bool,
+    /// The last one was lost: the next turn of the clock tries again.
+    held: bool,
 }
 
 impl Default for Reports {
     fn default() -> Reports {
         let next = Instant::now() + LAG_INTERVAL;
-        Reports { changed: BTreeSet::new(), told: HashMap::new(), next, rounds: 0 }
+        Reports {
+            changed: BTreeSet::new(),
+            told: HashMap::new(),
+            next,
+            rounds: 0,
+            under_way: false,
+            held: false,
+        }
     }
 }
 
 impl Reports {
     pub fn changed(&mut self, id: TopicIdPartition) {
         self.changed.insert(id);
+    }
+
+    /// A report was answered; what it told is told again where it was lost.
+    pub fn answered(&mut self, lost: Vec<TopicIdPartition>) {
+        self.under_way = false;
+        self.held = !lost.is_empty();
+        self.changed.extend(lost);
     }
 
     pub fn next(&self) -> Option<Instant> {
@@ -47,6 +65,7 @@ impl ManagerTask {
         let now = Instant::now();
         if now >= self.reports.next {
             self.reports.next = now + LAG_INTERVAL;
+            self.reports.held = false;
             self.reports.rounds = (self.reports.rounds + 1) % EVERYTHING_EVERY;
             let everything = self.reports.rounds == 0;
             for (id, entry) in self.view.all() {
@@ -55,15 +74,17 @@ impl ManagerTask {
                 }
             }
         }
-        if self.reports.changed.is_empty() {
+        if self.reports.changed.is_empty() || self.reports.under_way || self.reports.held {
             return;
         }
         let changed = std::mem::take(&mut self.reports.changed);
         let mut partitions = Vec::with_capacity(changed.len());
+        let mut ids = Vec::with_capacity(changed.len());
         for id in changed {
             match self.view.get(id) {
                 Some(entry) => {
                     self.reports.told.insert(id, entry.reading());
+                    ids.push(id);
                     partitions.push(wire(id, &entry));
                 }
                 None => {
@@ -74,12 +95,19 @@ impl ManagerTask {
         if partitions.is_empty() {
             return;
         }
-        let controller = self.deps.controller.clone();
+        self.reports.under_way = true;
+        let (controller, messages) = (self.deps.controller.clone(), self.messages.clone());
         self.runtime.spawn(async move {
             let request = ReportMirrorRequest { partitions, ..Default::default() };
-            if let Err(why) = controller.report(request).await {
-                tracing::debug!(why, "mirror report is lost; the next one repeats it");
-            }
+            let lost = match controller.report(request).await {
+                Ok(()) => Vec::new(),
+                Err(why) => {
+                    tracing::debug!(why, "mirror report is lost; the next one repeats it");
+                    ids
+                }
+            };
+            // Closed only at shutdown.
+            let _ = messages.send(Message::Reported { lost });
         });
     }
 }

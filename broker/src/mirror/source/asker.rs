@@ -12,7 +12,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::mirror::state::{
-    LastMirrored, MirrorEvent, SourceBounds, SourceCheck, SourceFailure, SourceLeader, SourcePosition, Token,
+    EpochEnd, LastMirrored, MirrorEvent, SourceBounds, SourceCheck, SourceFailure, SourceLeader,
+    SourcePosition, Token,
 };
 
 use super::client::SourceClient;
@@ -272,7 +273,11 @@ fn check_of(
         leader: pending.leader.clone(),
         cuts: pending.recorded.map(|recorded| recorded.cuts),
         local_end,
-        end_of_last_epoch: end.cloned().transpose()?.flatten(),
+        end_of_last_epoch: match end.cloned().transpose()? {
+            None => EpochEnd::NotAsked,
+            Some(None) => EpochEnd::Unknown,
+            Some(Some(end)) => EpochEnd::At(end),
+        },
         bounds: bounds.cloned().transpose()?,
     })
 }

@@ -22,6 +22,15 @@ impl MirrorPartition {
             self.drop_fetcher(out);
             self.attempt = 0;
             self.doubted_epoch = None;
+            if self.facts.association != before.association {
+                // What was shown is of the earlier one; of this one nothing is recorded yet.
+                self.show(MirrorState::Unknown, String::new(), at, out);
+            }
+            if self.facts.recovering != before.recovering {
+                // An unclean election is a new leadership even where the same broker won it: what was
+                // recorded before it may be of a longer log (decision 14).
+                self.leadership = self.facts.leader_epoch;
+            }
             return self.enter(at, out);
         }
         if self.facts.removed && !before.removed {

@@ -63,11 +63,19 @@ pub struct SourceCheck {
     pub cuts: Option<SourceCuts>,
     /// The local log end the answers are about.
     pub local_end: Offset,
-    /// Where the epoch of our last batch ends at the source. `None`: the local log is empty, or the
-    /// source no longer knows.
-    pub end_of_last_epoch: Option<Offset>,
+    pub end_of_last_epoch: EpochEnd,
     /// Asked only after an offset out of range.
     pub bounds: Option<SourceBounds>,
+}
+
+/// Where the epoch of our last batch ends at the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochEnd {
+    /// The local log holds no batch.
+    NotAsked,
+    /// The source has no batch of that epoch or a later one (Kafka's UNDEFINED).
+    Unknown,
+    At(Offset),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +173,7 @@ pub enum MirrorEvent {
     },
     LogRestarted {
         token: Token,
-        result: Result<(), FailureReason>,
+        result: Result<(), FetchStop>,
     },
     /// The first batches, or an empty answer at our end, arrived after a start.
     FetchSucceeded {

@@ -6,9 +6,9 @@ use common::mirror_state::MirrorState;
 use crate::mirror::coordinator::record::StateRecord;
 
 use super::effect::MirrorEffect;
-use super::event::{FetchStop, SourceCheck, SourceLeader};
+use super::event::{EpochEnd, FetchStop, SourceCheck, SourceLeader};
 use super::failure::{FailureKind, FailureReason, Moment, SourceFailure};
-use super::{Action, Effects, MirrorPartition, Phase, Then};
+use super::{Action, Effects, LEADERSHIP_MOVES, MirrorPartition, Phase, Then};
 
 /// How far above the source's epoch ours is raised, so that a rolling restart of the source costs few
 /// raises (decision 8).
@@ -45,7 +45,13 @@ pub(super) fn decide_check(check: &SourceCheck) -> CheckDecision {
         }
     }
     match check.end_of_last_epoch {
-        Some(end) if end < local_end => shorter(end),
+        EpochEnd::At(end) if end < local_end => shorter(end),
+        // A plain source keeps no cuts: its epochs alone tell whether it still has what is here. One that
+        // has grown past our end since it lost its log looks like ours in every other way.
+        EpochEnd::Unknown if check.cuts.is_none() => {
+            let detail = format!("it has nothing of the epoch in which the log here ends at {local_end}");
+            CheckDecision::Fail(FailureReason::new(FailureKind::SourceShorter, detail))
+        }
         _ => CheckDecision::Fetch,
     }
 }
@@ -125,7 +131,9 @@ impl MirrorPartition {
             let detail = format!("from {own} to {wanted}");
             return self.fail(FailureReason::new(FailureKind::EpochJump, detail), at, out);
         }
-        let minimum = LeaderEpoch(wanted.0.saturating_add(RAISE_MARGIN));
+        // With the margin it may lie no further ahead than the controller lets it.
+        let furthest = own.0.saturating_add(LARGEST_EPOCH_JUMP);
+        let minimum = LeaderEpoch(wanted.0.saturating_add(RAISE_MARGIN).min(furthest));
         self.begin(Action::Raise { minimum, source }, out);
     }
 
@@ -150,8 +158,7 @@ impl MirrorPartition {
         match why {
             FetchStop::Failed(reason) => self.fail(reason, at, out),
             FetchStop::NotLeader => {
-                let why = "the local partition is changing its leader".to_owned();
-                self.pause(Action::CheckSource, why, at, out);
+                self.pause(Action::CheckSource, LEADERSHIP_MOVES.to_owned(), at, out);
             }
             FetchStop::SourceMoved { epoch } => {
                 if let Some(epoch) = epoch {
@@ -171,6 +178,11 @@ impl MirrorPartition {
             FetchStop::EpochAboveOwn { batch } if batch > source.epoch => {
                 self.doubted_epoch = Some(batch);
                 self.begin(Action::CheckSource, out);
+            }
+            // The epoch was raised while the batch was refused under the old one: nothing is left to raise,
+            // and a proposal that changes nothing would never show in the image.
+            FetchStop::EpochAboveOwn { batch } if batch <= self.facts.leader_epoch => {
+                self.start_fetcher(source, out);
             }
             FetchStop::EpochAboveOwn { batch } => self.raise(batch, source, at, out),
         }

@@ -26,16 +26,16 @@ pub(super) const WAITS_SOURCE_READ_ONLY: &str = "the topic is not writable at th
 /// Decisions 11 and 12. The rule behind all arms: nothing is cut on a guess, and the last copy is never
 /// emptied. An empty local log has nothing to lose, so its cut at 0 is always right.
 pub(super) fn decide_cut(position: &SourcePosition, local_end: Offset, facts: &MirrorFacts) -> CutDecision {
-    if let LastMirrored::Recorded(offset) = position.last_mirrored {
-        return CutDecision::Cut(lowered(offset, position.checked_own_cut, facts));
-    }
-    if local_end == Offset::ZERO {
-        return CutDecision::Cut(Offset::ZERO);
-    }
-    let may_recopy = facts.recopy && position.log_end > Offset::ZERO;
+    let source_is_empty = position.log_end <= Offset::ZERO;
+    let may_recopy = facts.recopy && !source_is_empty;
     match position.last_mirrored {
-        LastMirrored::Recorded(_) => CutDecision::Wait(WAITS_FOR_RECOPY),
-        _ if position.log_end <= Offset::ZERO => CutDecision::Wait(WAITS_SOURCE_EMPTY),
+        // Whatever it has recorded: a source that lost its log would take the last copy with it.
+        LastMirrored::Recorded(_) if source_is_empty && local_end > Offset::ZERO => {
+            CutDecision::Wait(WAITS_SOURCE_EMPTY)
+        }
+        LastMirrored::Recorded(offset) => CutDecision::Cut(lowered(offset, position.checked_own_cut, facts)),
+        _ if local_end == Offset::ZERO => CutDecision::Cut(Offset::ZERO),
+        _ if source_is_empty => CutDecision::Wait(WAITS_SOURCE_EMPTY),
         LastMirrored::Nothing => CutDecision::Cut(Offset::ZERO),
         LastMirrored::NotSupported | LastMirrored::OnlyUncut if may_recopy => CutDecision::Cut(Offset::ZERO),
         LastMirrored::NotSupported | LastMirrored::OnlyUncut => CutDecision::Wait(WAITS_FOR_RECOPY),

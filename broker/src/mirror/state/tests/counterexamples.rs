@@ -52,7 +52,7 @@ fn counterexample_6_a_shorter_source_fails_and_cuts_nothing() {
     machine.tick_after(400_000);
     machine.saved(MirrorState::Mirroring);
     // It has grown past us meanwhile; only its epochs tell that it is another log.
-    machine.checked(SourceCheck { end_of_last_epoch: Some(Offset(3)), ..check(3, 80) });
+    machine.checked(SourceCheck { end_of_last_epoch: EpochEnd::At(Offset(3)), ..check(3, 80) });
     assert!(machine.saving().unwrap().reason.starts_with(FailureKind::SourceShorter.text()));
     assert_eq!(machine.cut_wanted(), None);
 }
@@ -184,6 +184,26 @@ fn counterexample_19_a_shorter_log_after_stopped_is_recorded_again() {
         machine
             .wants(|effect| matches!(effect, MirrorEffect::ProposeRelease { offset: Some(Offset(80)), .. }))
     );
+}
+
+/// The same where the broker that wrote STOPPED(100) wins the unclean election itself.
+#[test]
+fn counterexample_19_the_same_leader_after_an_unclean_election_records_again() {
+    let stopped = StateRecord { last_mirrored_offset: Some(Offset(100)), ..record(MirrorState::Stopped, 30) };
+    let mut machine = Machine::lead(stopping_cut());
+    machine.read(Some(stopped.clone()));
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::ProposeRelease { .. })));
+    let recovering = MirrorFacts { recovering: true, leader_epoch: LeaderEpoch(40), ..stopping_cut() };
+    machine.facts(recovering.clone());
+    machine.facts(MirrorFacts { recovering: false, leader_epoch: LeaderEpoch(41), ..recovering });
+    machine.read(Some(stopped));
+    assert!(
+        machine.wants(|effect| matches!(effect, MirrorEffect::AwaitReplicas { .. })),
+        "{:?}",
+        machine.effects
+    );
+    machine.aligned(80);
+    assert_eq!(machine.saving().unwrap().last_mirrored_offset, Some(Offset(80)));
 }
 
 /// The source's name is re-pointed to another cluster: FAILED, nothing fetched.

@@ -23,6 +23,10 @@ fn what_a_preparing_partition_cuts_to() {
         (Recorded(Offset(60)), 90, 80, false, to(60)),
         (Recorded(Offset(60)), 90, 80, true, to(60)),
         (Recorded(Offset(0)), 90, 80, false, to(0)),
+        (Recorded(Offset(0)), 0, 0, false, to(0)),
+        // It was released with data and lost its log since: the copy here is the last one.
+        (Recorded(Offset(0)), 0, 80, false, wait(WAITS_SOURCE_EMPTY)),
+        (Recorded(Offset(60)), 0, 80, true, wait(WAITS_SOURCE_EMPTY)),
         (Nothing, 50, 80, false, to(0)),
         (Nothing, 0, 80, false, wait(WAITS_SOURCE_EMPTY)),
         (Nothing, 0, 80, true, wait(WAITS_SOURCE_EMPTY)),
@@ -75,8 +79,12 @@ fn what_a_check_allows() {
     assert_eq!(decide_check(&SourceCheck { cuts: cuts(None), ..fine.clone() }), CheckDecision::Fetch);
     assert_eq!(decide_check(&SourceCheck { cuts: cuts(Some(80)), ..fine.clone() }), CheckDecision::Fetch);
     assert_eq!(kind(&SourceCheck { cuts: cuts(Some(79)), ..fine.clone() }), Some(FailureKind::SourceCut));
-    let shorter = SourceCheck { end_of_last_epoch: Some(Offset(79)), ..fine.clone() };
+    let shorter = SourceCheck { end_of_last_epoch: EpochEnd::At(Offset(79)), ..fine.clone() };
     assert_eq!(kind(&shorter), Some(FailureKind::SourceShorter));
+    // A plain source that does not know our last epoch has another log; Kagami's cuts tell for themselves.
+    let unknown = SourceCheck { end_of_last_epoch: EpochEnd::Unknown, ..fine.clone() };
+    assert_eq!(kind(&unknown), Some(FailureKind::SourceShorter));
+    assert_eq!(decide_check(&SourceCheck { cuts: cuts(None), ..unknown }), CheckDecision::Fetch);
     assert_eq!(
         kind(&SourceCheck { bounds: bounds(0, 79), ..fine.clone() }),
         Some(FailureKind::SourceShorter)

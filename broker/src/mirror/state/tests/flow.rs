@@ -290,3 +290,66 @@ fn case_22_a_log_start_above_our_end_restarts_the_log_there() {
     machine.send(MirrorEvent::LogRestarted { token, result: Ok(()) });
     assert!(machine.wants(|effect| matches!(effect, MirrorEffect::CheckSource { .. })));
 }
+
+/// The partition's epoch was raised between the check and the restart: no failure, it is checked again.
+#[test]
+fn a_log_that_restarts_under_a_moving_epoch_is_checked_again() {
+    let mut machine = Machine::mirroring();
+    machine.fetched();
+    machine.stopped(FetchStop::OffsetOutOfRange);
+    let bounds = Some(SourceBounds { log_start: Offset(70), log_end: Offset(90) });
+    machine.checked(SourceCheck { bounds, ..check(2, 50) });
+    machine.saved(MirrorState::Mirroring);
+    let token = machine.token();
+    machine.send(MirrorEvent::LogRestarted { token, result: Err(FetchStop::NotLeader) });
+    assert_eq!(machine.saving(), None, "not FAILED");
+    machine.tick_after(10_000);
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::CheckSource { .. })));
+}
+
+/// A raise that is in the image already is not asked for again: nothing would follow it.
+#[test]
+fn a_batch_refused_under_the_old_epoch_is_fetched_under_the_new_one() {
+    let mut machine = Machine::mirroring();
+    machine.fetched();
+    machine.stopped(FetchStop::SourceMoved { epoch: None });
+    machine.checked(check(20, 0));
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::ProposeRaise { .. })));
+    machine.facts(MirrorFacts { leader_epoch: LeaderEpoch(30), ..cut() });
+    machine.stopped(FetchStop::EpochAboveOwn { batch: LeaderEpoch(20) });
+    assert!(
+        machine.wants(|effect| matches!(
+            effect,
+            MirrorEffect::StartFetcher { leader_epoch: LeaderEpoch(30), .. }
+        )),
+        "{:?}",
+        machine.effects
+    );
+}
+
+/// The largest jump that is allowed is not refused for its margin.
+#[test]
+fn a_raise_asks_for_no_more_than_the_controller_allows() {
+    let mut machine = Machine::mirroring();
+    machine.fetched();
+    machine.stopped(FetchStop::SourceMoved { epoch: None });
+    let own = cut().leader_epoch.0;
+    machine.checked(check(own + 1_000_000, 0));
+    assert!(
+        machine.wants(|effect| matches!(
+            effect,
+            MirrorEffect::ProposeRaise { minimum, .. } if minimum.0 == own + 1_000_000
+        )),
+        "{:?}",
+        machine.effects
+    );
+}
+
+/// A topic added again is not shown in the state its earlier association ended with.
+#[test]
+fn a_new_association_shows_nothing_of_the_earlier_one() {
+    let mut machine = Machine::lead(released());
+    assert_eq!(machine.shown(), MirrorState::Stopped);
+    machine.facts(MirrorFacts { association: Association(60), ..added() });
+    assert_eq!(machine.shown(), MirrorState::Unknown);
+}

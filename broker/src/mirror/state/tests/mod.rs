@@ -96,7 +96,7 @@ pub(super) fn check(epoch: i32, local_end: i64) -> SourceCheck {
         leader: leader(epoch),
         cuts: None,
         local_end: Offset(local_end),
-        end_of_last_epoch: (local_end > 0).then_some(Offset(local_end)),
+        end_of_last_epoch: if local_end > 0 { EpochEnd::At(Offset(local_end)) } else { EpochEnd::NotAsked },
         bounds: None,
     }
 }
