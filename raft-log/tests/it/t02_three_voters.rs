@@ -155,3 +155,23 @@ async fn calls_for_another_cluster_or_voter_are_refused() {
     let probe = wire::ProbeRequest { cluster_id: "other".into(), sender: None };
     assert_eq!(client.probe(probe).await.unwrap_err().code(), Code::PermissionDenied);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_voter_without_a_majority_notices_that_it_has_no_contact() {
+    let mut quorum = Quorum::started(3).await;
+    let (first, _) = quorum.leader().await;
+    let all = || (0..3).all(|voter| quorum.voter(voter).log.has_contact()).then_some(());
+    eventually("contact everywhere", all).await;
+    // Once what is left is the leader, once a follower.
+    let left = (first + 1) % 3;
+    quorum.stop((first + 2) % 3).await;
+    quorum.stop(first).await;
+    let lost = || (!quorum.voter(left).log.has_contact()).then_some(());
+    eventually("a follower that hears of nobody", lost).await;
+    quorum.start(first).await;
+    let (leader, _) = quorum.leader().await;
+    eventually("contact again", || quorum.voter(leader).log.has_contact().then_some(())).await;
+    quorum.stop(if leader == left { first } else { left }).await;
+    let lost = || (!quorum.voter(leader).log.has_contact()).then_some(());
+    eventually("a leader whom nobody answers", lost).await;
+}

@@ -5,7 +5,7 @@ use kagami_tests::cluster::ClusterSpec;
 use kagami_tests::segments;
 use protocol::record_batch::{BatchBuilder, Compression, RecordHeader};
 
-use crate::support::{Pair, compressed};
+use crate::support::{Pair, compressed, now_ms};
 
 const RECORDS: usize = 10_000;
 const RECORDS_PER_BATCH: usize = 125;
@@ -41,7 +41,7 @@ async fn write(pair: &mut Pair, records: usize) -> Result<i64> {
         for index in 0..RECORDS_PER_BATCH {
             let (key, value) = (format!("key-{index}"), format!("value {} ", number * index).repeat(8));
             let headers = [RecordHeader { name: "trace", value: Some(key.as_bytes()) }];
-            let timestamp = 1_700_000_000_000 + index as i64;
+            let timestamp = now_ms() + index as i64;
             builder.push(timestamp, Some(key.as_bytes()), Some(value.as_bytes()), &headers);
         }
         let plain = builder.build();

@@ -42,7 +42,7 @@ async fn a_wrong_value_is_named_with_its_key_and_what_is_allowed() -> Result<()>
         (DAEMONS[0], "node.id=-5", "at least 0"),
         (DAEMONS[0], "log.segment.bytes=3", "at least 1048576"),
         (DAEMONS[0], "controller.quorum.voters=here", "@"),
-        (DAEMONS[1], "quorum.heartbeat.interval.ms=0", "at least 1"),
+        (DAEMONS[1], "quorum.heartbeat.interval.ms=0", "from 1 to 60000"),
         (DAEMONS[1], "default.replication.factor=x", "integer"),
         (DAEMONS[1], "quorum.listener=nowhere", "host:port"),
     ];

@@ -10,7 +10,7 @@ mod writer;
 use std::time::Duration;
 
 pub use mirror::{MIRROR, Pair, Wanted};
-pub use records::{batch, compressed, values, values_of};
+pub use records::{batch, compressed, now_ms, values, values_of};
 pub use side::{MIRROR_RESOURCE, Side, TOPIC_RESOURCE};
 pub use writer::Writer;
 

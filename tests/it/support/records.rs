@@ -1,18 +1,24 @@
 //! Batches of records, and the records of batches.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use anyhow::Result;
 use bytes::{Bytes, BytesMut};
 use protocol::record_batch::{BatchBuilder, Compression, HEADER_BYTES, LOG_OVERHEAD_BYTES, batches, set_crc};
 
-const TIMESTAMP_MS: i64 = 1_700_000_000_000;
 const LENGTH: usize = 8;
 const ATTRIBUTES: usize = 21;
 
+/// Records are of now: retention deletes older ones, as it should.
+pub fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}
+
 /// One batch with a record for each value.
 pub fn batch<T: AsRef<str>>(values: &[T]) -> Bytes {
-    let mut builder = BatchBuilder::new();
+    let (mut builder, timestamp) = (BatchBuilder::new(), now_ms());
     for value in values {
-        builder.push(TIMESTAMP_MS, None, Some(value.as_ref().as_bytes()), &[]);
+        builder.push(timestamp, None, Some(value.as_ref().as_bytes()), &[]);
     }
     builder.build()
 }

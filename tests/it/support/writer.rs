@@ -11,7 +11,7 @@ use protocol::record_batch::BatchBuilder;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::{LIMIT, values_of};
+use super::{LIMIT, now_ms, values_of};
 
 const RECORDS_PER_BATCH: usize = 5;
 const PAUSE: Duration = Duration::from_millis(3);
@@ -83,7 +83,7 @@ async fn write(
         let first = acknowledged.load(Ordering::Relaxed);
         let mut builder = BatchBuilder::new().producer(identity.id, identity.epoch, first as i32);
         for number in first..first + RECORDS_PER_BATCH {
-            builder.push(1_700_000_000_000, None, Some(format!("record-{number}").as_bytes()), &[]);
+            builder.push(now_ms(), None, Some(format!("record-{number}").as_bytes()), &[]);
         }
         let batch = builder.build();
         let deadline = Instant::now() + LIMIT;
