@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use common::ids::BrokerId;
 use common::metadata::image::TopicImage;
 use common::metadata::{MetadataImage, MetadataRecord};
+use common::mirror_state::MIRROR_STATE_TOPIC;
 use protocol::error_code::ErrorCode;
 
 use super::ControlError;
@@ -44,6 +45,13 @@ pub fn create_partitions(
                     format!("no topic is named {}", wanted.topic),
                 );
             };
+            if &*topic.name == MIRROR_STATE_TOPIC {
+                // Another count would move the keys to other partitions, and hide what is recorded.
+                return refuse(
+                    ErrorCode::InvalidRequest,
+                    format!("Internal topic {} keeps its partition count.", topic.name),
+                );
+            }
             if !every_partition_writable(topic) {
                 return refuse(
                     ErrorCode::InvalidRequest,

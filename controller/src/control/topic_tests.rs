@@ -174,6 +174,17 @@ fn partitions_of_ordinary_topics_grow_and_of_mirrored_ones_do_not() {
 }
 
 #[test]
+fn the_topic_of_mirror_states_keeps_its_partition_count() {
+    let mut image = with_brokers(&[1]);
+    let name = common::mirror_state::MIRROR_STATE_TOPIC;
+    add_topic(&mut image, name, topic_id(1), vec![registration(&[1], &[1], Some(1))]);
+    let wanted = NewPartitions { topic: name.to_owned(), count: 2, assignments: None };
+    let result = create_partitions(&image, &[wanted], false, &mut Numbers::default());
+    assert_eq!(result.response[0].clone().unwrap_err().code, ErrorCode::InvalidRequest);
+    assert_eq!(result.records, vec![]);
+}
+
+#[test]
 fn a_pending_name_is_only_created_with_the_sources_id() {
     let mut image = with_brokers(&[1]);
     add_mirror(&mut image, "m", None);

@@ -35,6 +35,9 @@ pub fn cut(
     request: &CutRequest,
 ) -> Result<Vec<MetadataRecord>, ControlError> {
     let (topic, partition) = led_partition(image, request.id, broker, request.leader_epoch)?;
+    if request.only_release && request.kind != CutKind::Stopping {
+        return refuse(ErrorCode::InvalidRequest, "only STOPPING may leave the log uncut");
+    }
     if request.offset < Offset::ZERO && !request.only_release {
         return refuse(ErrorCode::InvalidRequest, format!("{} is no offset", request.offset));
     }

@@ -125,16 +125,28 @@ pub fn last_mirrored_offset(image: &MetadataImage, asker: &Asker, question: &Que
     answer
 }
 
-/// Releases of this topic, as it is since its creation, from one source. Partitions that were born
-/// released have no source and count for none.
+/// Releases of this topic, as it is since its creation, from one source.
 fn releases_from<'a>(topic: &TopicImage, partition: &'a PartitionImage, source: &str) -> Vec<&'a Release> {
-    let facts = &partition.mirror;
-    facts
-        .history
-        .iter()
-        .chain(&facts.release)
-        .filter(|release| release.source_cluster_id == source && release.association.0 >= topic.created_at.0)
+    releases_of(partition)
+        .filter(|release| release.association.0 >= topic.created_at.0 && is_from(topic, release, source))
         .collect()
+}
+
+fn releases_of(partition: &PartitionImage) -> impl Iterator<Item = &Release> {
+    partition.mirror.history.iter().chain(&partition.mirror.release)
+}
+
+/// A partition that was born released has the source of its sisters. An association that was released
+/// before its source was ever reached may have been with anybody, so with the asker too: it recorded
+/// nothing, but is not "nothing recorded".
+fn is_from(topic: &TopicImage, release: &Release, source: &str) -> bool {
+    if !release.source_cluster_id.is_empty() {
+        return release.source_cluster_id == source;
+    }
+    let sisters = topic.partitions.iter().flat_map(|partition| releases_of(partition));
+    let mut known = sisters
+        .filter(|sister| sister.association == release.association && !sister.source_cluster_id.is_empty());
+    known.next().is_none_or(|sister| sister.source_cluster_id == source)
 }
 
 #[cfg(test)]

@@ -149,6 +149,33 @@ fn counterexample_19_nothing_is_told_before_the_loss_cut_is_committed() {
     assert_eq!(ask(&image, "a").offset, Some(Offset(80)));
 }
 
+/// The same where the source was never reached, so that its cluster is not known.
+#[test]
+fn counterexample_27_released_before_the_first_contact_is_not_nothing_recorded() {
+    let mut image = image();
+    add_mirror(&mut image, "never-reached", None);
+    let association = set_mirror_name(&mut image, "t", "never-reached");
+    set_mirror_name(&mut image, "t", "never-reached.removed");
+    release(&mut image, association, -1, "");
+    assert_eq!(error(&ask(&image, "a")), Some(ErrorCode::ResourceNotFound));
+}
+
+/// Added here after the release, and perhaps there too: both may hold records the other has not.
+#[test]
+fn a_partition_born_released_was_never_copied_from_its_sisters_source() {
+    let mut image = image();
+    mirror_and_stop(&mut image, "from-a", "a", 0, 100);
+    let registration = registration(&[1], &[1], Some(1));
+    let added = MetadataRecord::Partition { topic_id: topic_id(1), partition: 1, registration };
+    replay(&mut image, vec![added]);
+    let ask = |cluster: &str| {
+        let question = Question { partition: 1, ..question() };
+        last_mirrored_offset(&image, &Asker::Cluster(cluster.to_owned()), &question)
+    };
+    assert_eq!(error(&ask("a")), Some(ErrorCode::ResourceNotFound));
+    assert_eq!(ask("c"), Answer::default(), "a cluster that has no part in it");
+}
+
 #[test]
 fn counterexample_27_released_uncut_is_not_nothing_recorded() {
     let mut image = image();

@@ -126,6 +126,17 @@ fn a_cut_raises_the_epoch_above_every_batch_and_within_reason() {
 }
 
 #[test]
+fn only_stopping_leaves_a_log_uncut() {
+    let (mut image, association) = mirrored();
+    let uncut = |request: CutRequest| CutRequest { only_release: true, offset: Offset(-1), ..request };
+    let preparing = uncut(cut_request(&image, CutKind::Preparing, Some(association), 0));
+    assert_eq!(ask(&image, Proposal::Cut(preparing)).unwrap_err(), ErrorCode::InvalidRequest);
+    recovering(&mut image);
+    let loss = uncut(cut_request(&image, CutKind::Loss, None, 0));
+    assert_eq!(ask(&image, Proposal::Cut(loss)).unwrap_err(), ErrorCode::InvalidRequest);
+}
+
+#[test]
 fn preparing_cuts_once_per_association_and_never_with_the_suffix() {
     let (mut image, association) = mirrored();
     let late = cut_request(&image, CutKind::Preparing, Some(Association(association.0 - 1)), 10);
