@@ -55,6 +55,10 @@ impl Reports {
         self.changed.extend(lost);
     }
 
+    fn may_send(&self) -> bool {
+        !self.changed.is_empty() && !self.under_way && !self.held
+    }
+
     pub fn next(&self) -> Option<Instant> {
         Some(self.next)
     }
@@ -74,7 +78,7 @@ impl ManagerTask {
                 }
             }
         }
-        if self.reports.changed.is_empty() || self.reports.under_way || self.reports.held {
+        if !self.reports.may_send() {
             return;
         }
         let changed = std::mem::take(&mut self.reports.changed);
@@ -126,5 +130,25 @@ fn wire(id: TopicIdPartition, entry: &ViewEntry) -> Partition {
         since_ms: entry.report.since_ms,
         attempt: i32::try_from(entry.report.attempt).unwrap_or(i32::MAX),
         next_retry_ms: entry.report.next_retry_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_report_is_told_again_and_not_before_the_clock_turns() {
+        let id = TopicIdPartition::new(TopicId::ZERO, 0);
+        let mut reports = Reports { under_way: true, ..Reports::default() };
+        reports.answered(vec![id]);
+        assert!(reports.changed.contains(&id));
+        assert!(!reports.may_send(), "a controller that refuses is not asked in a busy loop");
+        reports.held = false;
+        assert!(reports.may_send());
+        reports.under_way = true;
+        assert!(!reports.may_send(), "one at a time");
+        reports.answered(Vec::new());
+        assert!(reports.may_send());
     }
 }
