@@ -200,6 +200,13 @@ impl ReplicaState {
                 self.role = Role::Leader(leader);
                 effects.push(ReplicaEffect::Lead { leader_epoch: assignment.leader_epoch, anew: !led });
                 if assignment.recovering {
+                    // A sole replica has nobody to have diverged from: whatever its log still holds is what
+                    // was committed, and only what is gone from its end is lost. The checkpointed high
+                    // watermark, seconds old, would make each kill look like a loss to those that copy from
+                    // here. (A reassignment of a recovering partition must not end in one replica.)
+                    if assignment.replicas.len() == 1 {
+                        self.raise_high_watermark(self.log_end_offset, &mut effects);
+                    }
                     effects.push(ReplicaEffect::ProposeLossCut {
                         leader_epoch: assignment.leader_epoch,
                         offset: self.high_watermark,

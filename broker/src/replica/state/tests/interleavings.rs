@@ -93,6 +93,15 @@ fn counterexample_19_an_unclean_leader_serves_nothing_before_its_loss_cut() {
 }
 
 #[test]
+fn counterexample_24_a_sole_replica_loses_no_more_than_is_gone_from_its_log() {
+    let mut state = fresh();
+    let sole = Assignment { replicas: ids(&[1]), recovering: true, ..assignment(Some(1), 6, 2, &[1]) };
+    let propose = ReplicaEffect::ProposeLossCut { leader_epoch: LeaderEpoch(6), offset: Offset(100) };
+    assert_eq!(state.apply(assigned(sole, 0)), vec![lead(6, true), moved(100), propose]);
+    assert!(!state.is_serving());
+}
+
+#[test]
 fn counterexample_23_a_cut_is_done_wherever_the_log_ends_now() {
     // The PREPARING cut to 50 under epoch 6 stands since long ago; everybody mirrors around 100.
     let mut state = fresh();
