@@ -37,13 +37,16 @@ pub async fn handle(
         response.error_code = ErrorCode::UnknownMirror.code();
         return response;
     }
+    // All at once: each read may have to wait until what it could see is committed.
+    let mut keys = Vec::new();
+    let mut places = Vec::new();
     for topic in request.topics {
         let name = topic.name.0.to_string();
-        let mut keys = Vec::new();
         let mut answered = Vec::new();
         for asked in topic.partitions {
             match resolve(&image, &name, TopicId(asked.topic_id)) {
                 Ok(topic_id) => {
+                    places.push(response.topics.len());
                     keys.push(StateKey {
                         mirror: mirror.clone(),
                         topic_id,
@@ -58,15 +61,16 @@ pub async fn handle(
                 }),
             }
         }
-        let results = mirroring.states.read_here(keys.clone()).await;
-        let mut recorded_name = None;
-        for (key, result) in keys.iter().zip(results) {
-            let (topic, state) = read_result(key, result);
-            recorded_name = recorded_name.or(topic);
-            answered.push(state);
-        }
-        let name = if name.is_empty() { recorded_name.map_or(name, |topic| topic.to_string()) } else { name };
         response.topics.push(ReadTopicState { name: TopicName(text(name)), partitions: answered });
+    }
+    let results = mirroring.states.read_here(keys.clone()).await;
+    for ((place, key), result) in places.into_iter().zip(&keys).zip(results) {
+        let (recorded_name, state) = read_result(key, result);
+        let Some(topic) = response.topics.get_mut(place) else { continue };
+        if let Some(recorded_name) = recorded_name.filter(|_| topic.name.0.is_empty()) {
+            topic.name = TopicName(text(recorded_name.to_string()));
+        }
+        topic.partitions.push(state);
     }
     response
 }

@@ -28,9 +28,11 @@ pub async fn handle(
         response.error_code = ErrorCode::UnknownMirror.code();
         return response;
     }
+    // What comes together is committed together: one by one, each would wait for its own replication.
+    let mut writes = Vec::new();
+    let mut places = Vec::new();
     for topic in request.topics_updated {
         let name: Arc<str> = Arc::from(topic.name.0.as_str());
-        let mut writes = Vec::new();
         let mut answered = Vec::new();
         for asked in &topic.partitions {
             let refused = |code: ErrorCode| WrittenPartition {
@@ -46,27 +48,29 @@ pub async fn handle(
                     Some((record, expected)) => {
                         let partition = asked.partition_index;
                         let key = StateKey { mirror: mirror.clone(), topic_id, partition };
+                        places.push((response.topics.len(), key.clone()));
                         writes.push(StateWrite { key, record, expected });
                     }
                 },
             }
         }
-        let keys: Vec<StateKey> = writes.iter().map(|write| write.key.clone()).collect();
-        let results = mirroring.states.write_here(writes).await;
-        for (key, result) in keys.iter().zip(results) {
-            let mut written = WrittenPartition {
-                partition_index: key.partition,
-                topic_id: key.topic_id.0,
-                ..Default::default()
-            };
-            match result {
-                Ok(Ok(epoch)) => written.state_epoch = epoch.0,
-                Ok(Err(refusal)) => written.error_code = refusal_code(&refusal).code(),
-                Err(error) => written.error_code = coordinator_code(&error).code(),
-            }
-            answered.push(written);
-        }
         response.topics.push(WrittenTopic { name: TopicName(text(&*name)), partitions: answered });
+    }
+    let results = mirroring.states.write_here(writes).await;
+    for ((place, key), result) in places.into_iter().zip(results) {
+        let mut written = WrittenPartition {
+            partition_index: key.partition,
+            topic_id: key.topic_id.0,
+            ..Default::default()
+        };
+        match result {
+            Ok(Ok(epoch)) => written.state_epoch = epoch.0,
+            Ok(Err(refusal)) => written.error_code = refusal_code(&refusal).code(),
+            Err(error) => written.error_code = coordinator_code(&error).code(),
+        }
+        if let Some(topic) = response.topics.get_mut(place) {
+            topic.partitions.push(written);
+        }
     }
     // Only what is gone is forgotten: a state that is taken from a living topic would be made anew.
     let gone: Vec<String> = request
