@@ -54,6 +54,9 @@ pub enum AppendError {
     /// INVALID_RECORD
     #[error("{message}")]
     InvalidRecord { message: String, records: Vec<RecordError> },
+    /// TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as Kafka answers a batch without its transactional id.
+    #[error("transactions of clients are not supported yet")]
+    TransactionsUnsupported,
     /// INVALID_TIMESTAMP
     #[error("{message}")]
     InvalidTimestamp { message: String, records: Vec<RecordError> },

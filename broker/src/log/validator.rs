@@ -85,6 +85,11 @@ fn check_header(header: &BatchHeader, origin: AppendOrigin) -> Result<(), Append
         if header.is_control() {
             return invalid("clients do not write control batches".into());
         }
+        // Without a transaction coordinator nothing here could ever end the transaction, and readers of
+        // committed records would wait behind it for ever.
+        if header.is_transactional() {
+            return Err(AppendError::TransactionsUnsupported);
+        }
         if header.base_offset != 0 {
             return invalid(format!("the base offset is {} instead of 0", header.base_offset));
         }

@@ -69,6 +69,7 @@ pub fn append_code(error: &AppendError) -> ErrorCode {
         // Kafka's answer to a produce in an old format.
         AppendError::UnsupportedFormat { .. } => ErrorCode::InvalidRecord,
         AppendError::InvalidRecord { .. } => ErrorCode::InvalidRecord,
+        AppendError::TransactionsUnsupported => ErrorCode::TransactionalIdAuthorizationFailed,
         AppendError::InvalidTimestamp { .. } => ErrorCode::InvalidTimestamp,
         AppendError::MessageTooLarge { .. } => ErrorCode::MessageTooLarge,
         AppendError::RecordListTooLarge { .. } => ErrorCode::RecordListTooLarge,

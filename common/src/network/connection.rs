@@ -10,11 +10,10 @@ use bytes::{BufMut, BytesMut};
 use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::limits::Limits;
+use super::limits::{Limits, Share};
 use super::read::{Frame, FrameReader, ReadError};
 use super::write::{Chunk, write_chunks};
 use super::{Handler, Reply};
@@ -185,7 +184,7 @@ impl<H: Handler> Connection<H> {
 
     /// Polls the request once, here and now: later ones of this connection find its effects done.
     async fn handle(&mut self, frame: Frame) {
-        let Frame { body, permit } = frame;
+        let Frame { body, share } = frame;
         let bytes = body.len();
         self.last_active = Instant::now();
         self.limits.metrics.bytes_in.inc_by(bytes as u64 + 4);
@@ -193,12 +192,12 @@ impl<H: Handler> Connection<H> {
         let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
         let state = match first {
             Poll::Ready(reply) if self.pending.is_empty() => {
-                drop(permit);
+                drop(share);
                 self.stage(reply);
                 return;
             }
             Poll::Ready(reply) => SlotState::Ready(reply),
-            Poll::Pending => SlotState::Waiting { future, _permit: permit },
+            Poll::Pending => SlotState::Waiting { future, _share: share },
         };
         self.pending_bytes += bytes;
         self.pending.push_back(Slot { state: Some(state), bytes });
@@ -272,7 +271,7 @@ struct Slot {
 
 enum SlotState {
     Ready(Reply),
-    Waiting { future: ReplyFuture, _permit: OwnedSemaphorePermit },
+    Waiting { future: ReplyFuture, _share: Share },
 }
 
 struct Answered {
@@ -287,10 +286,10 @@ impl Future for Slot {
         let bytes = self.bytes;
         let reply = match self.state.take() {
             Some(SlotState::Ready(reply)) => reply,
-            Some(SlotState::Waiting { mut future, _permit }) => match future.as_mut().poll(context) {
+            Some(SlotState::Waiting { mut future, _share }) => match future.as_mut().poll(context) {
                 Poll::Ready(reply) => reply,
                 Poll::Pending => {
-                    self.state = Some(SlotState::Waiting { future, _permit });
+                    self.state = Some(SlotState::Waiting { future, _share });
                     return Poll::Pending;
                 }
             },

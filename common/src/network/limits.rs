@@ -47,11 +47,22 @@ impl Default for Limits {
     }
 }
 
-/// A budget of bytes. A request takes its share before its body is read and gives it back when it has
-/// been handled; whoever finds too little left waits in line, without reading.
+/// Requests up to this take their share of a part of the budget that is theirs alone, so that they pass
+/// while large ones wait for each other.
+const SMALL_REQUEST_BYTES: usize = 64 << 10;
+/// The small requests' part of the budget, beside the rest.
+const SMALL_PART: usize = 8;
+
+/// A budget of bytes. A request takes its share as its bytes arrive and gives it back when it has been
+/// handled; whoever finds too little left waits in line, without reading.
+///
+/// A length that is only announced costs nothing. Requests that have arrived in part could wait for each
+/// other for ever; one of them at a time may therefore go beyond the budget and be read to its end.
 #[derive(Clone, Debug)]
 pub struct InFlightBytes {
-    semaphore: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    small: Arc<Semaphore>,
+    beyond: Arc<Semaphore>,
     total: usize,
 }
 
@@ -59,28 +70,95 @@ impl InFlightBytes {
     pub fn new(bytes: usize) -> InFlightBytes {
         // Permits of one request are counted in u32, so more than that is of no use to anyone.
         let total = bytes.clamp(1, u32::MAX as usize);
-        InFlightBytes { semaphore: Arc::new(Semaphore::new(total)), total }
+        InFlightBytes {
+            large: Arc::new(Semaphore::new(total)),
+            small: Arc::new(Semaphore::new((total / SMALL_PART).max(SMALL_REQUEST_BYTES))),
+            beyond: Arc::new(Semaphore::new(1)),
+            total,
+        }
     }
 
     pub fn total(&self) -> usize {
         self.total
     }
 
+    /// What large requests have left.
     pub fn available(&self) -> usize {
-        self.semaphore.available_permits()
+        self.large.available_permits()
     }
 
-    pub(super) fn try_take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.semaphore.clone().try_acquire_many_owned(self.permits(bytes)).ok()
+    /// The first part of a request of `length` bytes.
+    pub(super) fn try_begin(&self, length: usize) -> Option<Share> {
+        let first = self.first(length);
+        let permit = self.pool(length).clone().try_acquire_many_owned(permits(first)).ok()?;
+        Some(Share { pool: Some(permit), beyond: None, bytes: first })
     }
 
-    pub(super) async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        self.semaphore.clone().acquire_many_owned(self.permits(bytes)).await.ok()
+    pub(super) async fn begin(self, length: usize) -> Option<Share> {
+        let first = self.first(length);
+        let permit = self.pool(length).clone().acquire_many_owned(permits(first)).await.ok()?;
+        Some(Share { pool: Some(permit), beyond: None, bytes: first })
     }
 
-    /// A request larger than the budget takes all of it, so that it waits for the others and passes.
-    fn permits(&self, bytes: usize) -> u32 {
-        u32::try_from(bytes.min(self.total)).unwrap_or(u32::MAX)
+    /// More for a request of which all that was paid for has arrived: as much again, up to its length.
+    pub(super) fn try_extend(&self, share: &mut Share, length: usize) -> bool {
+        if share.beyond.is_some() {
+            share.bytes = length;
+            return true;
+        }
+        let more = share.step(length);
+        let Ok(permit) = self.large.clone().try_acquire_many_owned(permits(more)) else { return false };
+        share.add(permit, more);
+        true
+    }
+
+    pub(super) async fn extend(self, mut share: Share, length: usize) -> Option<Share> {
+        let more = share.step(length);
+        tokio::select! {
+            biased;
+            permit = self.large.clone().acquire_many_owned(permits(more)) => share.add(permit.ok()?, more),
+            beyond = self.beyond.clone().acquire_owned() => {
+                share.beyond = Some(beyond.ok()?);
+                share.bytes = length;
+            }
+        }
+        Some(share)
+    }
+
+    fn first(&self, length: usize) -> usize {
+        let first = length.min(SMALL_REQUEST_BYTES);
+        if length <= SMALL_REQUEST_BYTES { first } else { first.min(self.total) }
+    }
+
+    fn pool(&self, length: usize) -> &Arc<Semaphore> {
+        if length <= SMALL_REQUEST_BYTES { &self.small } else { &self.large }
+    }
+}
+
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+/// What a request holds of the budget, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    pool: Option<OwnedSemaphorePermit>,
+    beyond: Option<OwnedSemaphorePermit>,
+    /// Bytes that may be here.
+    pub bytes: usize,
+}
+
+impl Share {
+    fn step(&self, length: usize) -> usize {
+        (length - self.bytes.min(length)).min(self.bytes)
+    }
+
+    fn add(&mut self, permit: OwnedSemaphorePermit, bytes: usize) {
+        match &mut self.pool {
+            Some(pool) => pool.merge(permit),
+            None => self.pool = Some(permit),
+        }
+        self.bytes += bytes;
     }
 }
 
@@ -162,11 +240,42 @@ mod tests {
     }
 
     #[test]
-    fn a_request_above_the_budget_takes_all_of_it() {
-        let budget = InFlightBytes::new(100);
-        let large = budget.try_take(1_000).unwrap();
-        assert!(budget.try_take(1).is_none());
-        drop(large);
-        assert_eq!(budget.available(), 100);
+    fn an_announced_length_costs_only_what_has_arrived() {
+        let budget = InFlightBytes::new(1 << 20);
+        let length = 900 << 10;
+        let mut share = budget.try_begin(length).unwrap();
+        assert_eq!((share.bytes, budget.available()), (64 << 10, (1 << 20) - (64 << 10)));
+        assert!(budget.try_extend(&mut share, length));
+        assert_eq!(share.bytes, 128 << 10, "as much again");
+        while share.bytes < length {
+            assert!(budget.try_extend(&mut share, length));
+        }
+        assert_eq!(budget.available(), (1 << 20) - length);
+        drop(share);
+        assert_eq!(budget.available(), 1 << 20);
+    }
+
+    #[test]
+    fn small_requests_pass_while_large_ones_hold_the_budget() {
+        let budget = InFlightBytes::new(1 << 20);
+        let holders: Vec<_> = std::iter::from_fn(|| budget.try_begin(1 << 20)).collect();
+        assert_eq!((holders.len(), budget.available()), (16, 0));
+        assert!(budget.try_begin(100).is_some());
+    }
+
+    /// Two requests that are here in part, and nothing left for either: one of them is read to its end.
+    #[tokio::test]
+    async fn requests_never_wait_for_each_other_for_ever() {
+        let budget = InFlightBytes::new(128 << 10);
+        let length = 100 << 10;
+        let (mut one, mut other) = (budget.try_begin(length).unwrap(), budget.try_begin(length).unwrap());
+        assert!(!budget.try_extend(&mut one, length) && !budget.try_extend(&mut other, length));
+        let one = budget.clone().extend(one, length).await.unwrap();
+        assert_eq!(one.bytes, length);
+        let waiting = budget.clone().extend(other, length);
+        tokio::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending(), "one at a time");
+        drop(one);
+        assert_eq!(waiting.await.unwrap().bytes, length);
     }
 }

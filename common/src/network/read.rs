@@ -1,5 +1,5 @@
-//! Frames from the socket. The length is checked, and its share of the budget taken, before the body
-//! gets any memory; the body is read straight into a buffer of its own.
+//! Frames from the socket. The length is checked before the body gets any memory, and the budget is
+//! charged as the bytes arrive; the body is read straight into a buffer of its own.
 
 use std::future::Future;
 use std::io;
@@ -11,10 +11,9 @@ use bytes::{Buf, BufMut, BytesMut};
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::limits::Limits;
+use super::limits::{Limits, Share};
 
 /// The smallest request header: API key, version, correlation id.
 const MIN_FRAME_BYTES: usize = 8;
@@ -30,7 +29,7 @@ const MIN_BYTES_PER_SECOND: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Frame {
     pub body: BytesMut,
-    pub permit: OwnedSemaphorePermit,
+    pub share: Share,
 }
 
 #[derive(Debug, Error)]
@@ -47,19 +46,21 @@ pub(super) enum ReadError {
     Io(#[from] io::Error),
 }
 
-type PermitFuture = Pin<Box<dyn Future<Output = Option<OwnedSemaphorePermit>> + Send>>;
+type ShareFuture = Pin<Box<dyn Future<Output = Option<Share>> + Send>>;
 
 enum State {
     Length,
     /// The budget is used up: nothing is read meanwhile.
     Budget {
         length: usize,
-        permit: PermitFuture,
+        /// What has arrived.
+        body: BytesMut,
+        share: ShareFuture,
     },
     Body {
         length: usize,
         body: BytesMut,
-        permit: OwnedSemaphorePermit,
+        share: Share,
     },
 }
 
@@ -116,31 +117,35 @@ impl FrameReader {
                         _ => return Poll::Ready(Err(ReadError::Length { length, max })),
                     };
                     self.head.advance(4);
-                    self.state = match limits.in_flight_bytes.try_take(length) {
-                        Some(permit) => State::body(length, permit),
-                        None => {
-                            let budget = limits.in_flight_bytes.clone();
-                            State::Budget {
-                                length,
-                                permit: Box::pin(async move { budget.take(length).await }),
-                            }
-                        }
+                    self.state = match limits.in_flight_bytes.try_begin(length) {
+                        Some(share) => State::body(length, share),
+                        None => State::Budget {
+                            length,
+                            body: BytesMut::new(),
+                            share: Box::pin(limits.in_flight_bytes.clone().begin(length)),
+                        },
                     };
                 }
-                State::Budget { length, permit } => {
+                State::Budget { length, body, share } => {
                     let length = *length;
-                    let permit = ready!(permit.as_mut().poll(context)).ok_or(ReadError::BudgetClosed)?;
+                    let share = ready!(share.as_mut().poll(context)).ok_or(ReadError::BudgetClosed)?;
                     self.waiting_since = None;
-                    self.state = State::body(length, permit);
+                    let body = std::mem::take(body);
+                    self.state = if body.is_empty() {
+                        State::body(length, share)
+                    } else {
+                        State::Body { length, body, share }
+                    };
                 }
-                State::Body { length, body, .. } => {
-                    let here = self.head.len().min(*length - body.len());
+                State::Body { length, body, share } => {
+                    let paid = share.bytes.min(*length);
+                    let here = self.head.len().min(paid - body.len());
                     if here > 0 {
                         body.put_slice(self.head.get(..here).unwrap_or_default());
                         self.head.advance(here);
                     }
-                    if body.len() < *length {
-                        match poll_body(context, stream, body, *length) {
+                    if body.len() < paid {
+                        match poll_body(context, stream, body, *length, paid) {
                             Poll::Ready(Ok(())) => continue,
                             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                             Poll::Pending => {
@@ -149,15 +154,32 @@ impl FrameReader {
                             }
                         }
                     }
+                    if paid < *length {
+                        if !limits.in_flight_bytes.try_extend(share, *length) {
+                            self.wait_for_budget(limits);
+                        }
+                        continue;
+                    }
                     self.waiting_since = None;
-                    if let State::Body { body, permit, .. } =
+                    if let State::Body { body, share, .. } =
                         std::mem::replace(&mut self.state, State::Length)
                     {
-                        return Poll::Ready(Ok(Frame { body, permit }));
+                        return Poll::Ready(Ok(Frame { body, share }));
                     }
                 }
             }
         }
+    }
+
+    /// A body of which all that was paid for has arrived waits for more of the budget.
+    fn wait_for_budget(&mut self, limits: &Limits) {
+        self.state = match std::mem::replace(&mut self.state, State::Length) {
+            State::Body { length, body, share } => {
+                let share = Box::pin(limits.in_flight_bytes.clone().extend(share, length));
+                State::Budget { length, body, share }
+            }
+            other => other,
+        };
     }
 
     /// Reads at least one more byte into the head.
@@ -188,23 +210,24 @@ impl FrameReader {
 }
 
 impl State {
-    fn body(length: usize, permit: OwnedSemaphorePermit) -> State {
-        State::Body { length, body: BytesMut::with_capacity(length.min(FIRST_BODY_BYTES)), permit }
+    fn body(length: usize, share: Share) -> State {
+        State::Body { length, body: BytesMut::with_capacity(length.min(FIRST_BODY_BYTES)), share }
     }
 }
 
-/// Reads at least one more byte of the body, and never one past it.
+/// Reads at least one more byte of the body, and never one past `paid`.
 fn poll_body(
     context: &mut Context<'_>,
     stream: &mut TcpStream,
     body: &mut BytesMut,
     length: usize,
+    paid: usize,
 ) -> Poll<Result<(), ReadError>> {
-    let missing = length - body.len();
     if body.len() == body.capacity() {
-        body.reserve(missing.min(body.len().max(FIRST_BODY_BYTES)));
+        body.reserve((length - body.len()).min(body.len().max(FIRST_BODY_BYTES)));
     }
-    let mut rest = body.limit(missing);
+    let free = paid - body.len();
+    let mut rest = body.limit(free);
     match ready!(pin!(stream.read_buf(&mut rest)).poll(context)) {
         Ok(0) => Poll::Ready(Err(ReadError::Truncated)),
         Ok(_) => Poll::Ready(Ok(())),

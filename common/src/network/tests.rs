@@ -323,8 +323,9 @@ async fn a_request_that_trickles_is_cut_and_gives_its_memory_back() {
     };
     let server = start(limits).await;
     let mut slow = server.connect().await;
-    slow.stream.write_all(&[0, 0, 16, 0, 1, 2]).await.unwrap();
-    server.wait_for("its share is taken", |_| budget.available() == (1 << 20) - 4096).await;
+    // 66,000 bytes: just large enough to be charged as a large request.
+    slow.stream.write_all(&[0, 1, 1, 208, 1, 2]).await.unwrap();
+    server.wait_for("its first part is charged", |_| budget.available() == (1 << 20) - (64 << 10)).await;
     assert!(slow.is_closed().await);
     let mut head_only = server.connect().await;
     head_only.stream.write_all(&[0]).await.unwrap();
@@ -334,19 +335,19 @@ async fn a_request_that_trickles_is_cut_and_gives_its_memory_back() {
 
 #[tokio::test]
 async fn the_budget_is_shared_and_waited_for() {
-    let budget = InFlightBytes::new(1000);
+    let budget = InFlightBytes::new(128 << 10);
     let server = start(Limits { in_flight_bytes: budget.clone(), ..Limits::default() }).await;
     let mut first = server.connect().await;
     let mut second = server.connect().await;
-    first.send(GATED, &[0; 700]).await;
+    first.send(GATED, &[0; 100_000]).await;
     server.wait_for("the first begins", |server| server.begun.lock().len() == 1).await;
-    second.send(ECHO, &[1; 500]).await;
+    second.send(ECHO, &[1; 90_000]).await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(server.begun.lock().len(), 1, "the second waits");
     server.gate.add_permits(1);
-    assert_eq!(first.receive_echo().await.len(), 700);
-    assert_eq!(second.receive_echo().await.len(), 500);
-    assert_eq!(budget.available(), 1000);
+    assert_eq!(first.receive_echo().await.len(), 100_000);
+    assert_eq!(second.receive_echo().await.len(), 90_000);
+    assert_eq!(budget.available(), 128 << 10);
 }
 
 #[tokio::test]

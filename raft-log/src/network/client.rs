@@ -223,6 +223,14 @@ impl NetStreamAppend<TypeConfig> for Peer {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
         Box::pin(async move {
+            // openraft waits out its backoff inside this stream: what has not been asked for a message is
+            // not opened, or a dead voter would be dialled without a pause.
+            let mut input = input;
+            let Some(first) = input.next().await else {
+                let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
+                return Ok(nothing);
+            };
+            let input = stream::once(std::future::ready(first)).chain(input);
             let mut client = self.client()?;
             // The header goes with the first message only. A message that cannot be encoded ends the
             // stream, which openraft then opens anew.

@@ -19,10 +19,10 @@ fn a_log_with_everything_in_it() {
     for round in 0..20 {
         test.append(plain(3, round), AppendOrigin::Client, round as i32 / 4).unwrap();
         test.append(idempotent(5, 0, 3 * round as i32, 3), AppendOrigin::Client, round as i32 / 4).unwrap();
-        test.append(transactional(6, round as i32, 1), AppendOrigin::Client, round as i32 / 4).unwrap();
+        test.append(transactional(6, round as i32, 1), AppendOrigin::Coordinator, round as i32 / 4).unwrap();
         test.append(marker(6, round % 3 == 0), AppendOrigin::Coordinator, round as i32 / 4).unwrap();
     }
-    test.append(transactional(6, 20, 1), AppendOrigin::Client, 9).unwrap();
+    test.append(transactional(6, 20, 1), AppendOrigin::Coordinator, 9).unwrap();
     test.log.close().unwrap();
     assert_eq!(test.log.log_end_offset(), Offset(161));
     assert!(test.log.segment_count() > 2);

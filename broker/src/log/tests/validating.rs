@@ -268,3 +268,12 @@ fn sizes() {
     test.log.append_as_follower(&copied(3, 0, 3), NOW).unwrap();
     assert_eq!(test.batches(1).len(), 2);
 }
+
+/// Nothing here could end such a transaction, and readers of committed records would wait for ever.
+#[test]
+fn a_client_opens_no_transaction_that_nobody_can_end() {
+    let mut test = TestLog::new(config());
+    let refused = test.produce(transactional(7, 0, 3));
+    assert!(matches!(refused, Err(AppendError::TransactionsUnsupported)), "{refused:?}");
+    assert_eq!(test.log.log_end_offset(), Offset(0));
+}
