@@ -39,6 +39,9 @@ const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 /// must not hold them up.
 const SETTLING: Duration = Duration::from_millis(500);
 const SETTLING_WAIT_MS: i32 = 20;
+/// A refusal that should pass and does not is for the state machine to look into, and to show: a
+/// partition that copies nothing must not go on as MIRRORING without a word.
+const MOST_REFUSALS: u32 = 10;
 
 pub struct Worker {
     /// `host:port` of the source's broker.
@@ -59,6 +62,8 @@ struct Fetching {
     next: Offset,
     /// Not asked for before then.
     resume_at: Option<Instant>,
+    /// In a row.
+    refusals: u32,
 }
 
 /// What one answer brought, with the room it takes.
@@ -100,7 +105,7 @@ impl Worker {
     fn add(&mut self, partitions: &mut HashMap<TopicIdPartition, Fetching>, slot: Arc<FetchSlot>) {
         let next = slot.start_offset();
         self.last_added = Instant::now();
-        partitions.insert(slot.id, Fetching { slot, next, resume_at: None });
+        partitions.insert(slot.id, Fetching { slot, next, resume_at: None, refusals: 0 });
     }
 
     fn take_added(&mut self, partitions: &mut HashMap<TopicIdPartition, Fetching>) {
@@ -228,15 +233,22 @@ impl Worker {
                 }
                 match interpret(&answer, fetching.next) {
                     Outcome::Data { records, next, source } => {
+                        fetching.refusals = 0;
                         fetching.slot.succeeded(source.high_watermark, source.log_start);
                         self.metrics.bytes.fetch_add(records.len() as u64, Ordering::Relaxed);
                         parts.push((fetching.slot.clone(), fetching.next, records));
                         fetching.next = next;
                     }
                     Outcome::Empty { source } => {
+                        fetching.refusals = 0;
                         fetching.slot.succeeded(source.high_watermark, source.log_start)
                     }
                     Outcome::Retry(why) => {
+                        fetching.refusals += 1;
+                        if fetching.refusals >= MOST_REFUSALS {
+                            fetching.slot.stop(FetchStop::SourceMoved { epoch: None });
+                            continue;
+                        }
                         warn!(mirror = %self.client.mirror, partition = %id, source = self.address, why, "mirror fetch is refused, retrying");
                         fetching.resume_at = Some(Instant::now() + self.backoff());
                     }

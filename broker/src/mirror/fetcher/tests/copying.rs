@@ -147,6 +147,26 @@ async fn a_lost_connection_hands_the_partition_back() {
     fixture.manager.shutdown();
 }
 
+/// A source that was restored to lower epochs, or that forbids reading: not retried without end in silence.
+#[tokio::test]
+async fn a_refusal_that_does_not_pass_is_handed_back() {
+    let mut fixture = Fixture::new(FakeSource::new(log()));
+    for code in [ErrorCode::UnknownLeaderEpoch, ErrorCode::TopicAuthorizationFailed] {
+        for _ in 0..10 {
+            fixture.source.script(move |_, source| {
+                let mut answer = source.partition_answer(Bytes::new());
+                answer.error_code = code.code();
+                Ok(Response::Fetch(source.response(42, answer)))
+            });
+        }
+        fixture.start();
+        assert_eq!(fixture.stopped().await, FetchStop::SourceMoved { epoch: None });
+    }
+    fixture.start();
+    fixture.copied_to(9).await;
+    fixture.manager.shutdown();
+}
+
 /// S3: a high watermark that goes back is shown and cuts nothing.
 #[tokio::test]
 async fn s3_a_high_watermark_that_goes_back_cuts_nothing() {
