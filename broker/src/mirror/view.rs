@@ -18,6 +18,8 @@ pub struct ViewEntry {
     pub association: Association,
     pub leader_epoch: LeaderEpoch,
     pub report: MirrorReport,
+    /// The release is in this broker's image, and its replicas know of it.
+    pub released: bool,
     pub lag: Arc<Lag>,
 }
 
@@ -40,6 +42,7 @@ impl MirrorView {
             association: facts.association,
             leader_epoch: facts.leader_epoch,
             report: report.clone(),
+            released: facts.released,
             lag: lag.clone(),
         };
         self.partitions.write().insert(id, entry);

@@ -161,8 +161,7 @@ impl FrameReader {
                         continue;
                     }
                     self.waiting_since = None;
-                    if let State::Body { body, share, .. } =
-                        std::mem::replace(&mut self.state, State::Length)
+                    if let State::Body { body, share, .. } = std::mem::replace(&mut self.state, State::Length)
                     {
                         return Poll::Ready(Ok(Frame { body, share }));
                     }

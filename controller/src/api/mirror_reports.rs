@@ -30,6 +30,8 @@ pub struct MirrorReport {
     pub since_ms: i64,
     pub attempt: i32,
     pub next_retry_ms: i64,
+    /// The leader takes clients' writes.
+    pub writable: bool,
 }
 
 /// The newest report of each partition that exists.
@@ -107,6 +109,7 @@ pub fn report_mirror(
             since_ms: partition.since_ms,
             attempt: partition.attempt,
             next_retry_ms: partition.next_retry_ms,
+            writable: partition.writable,
         };
         context.reports.take(term, &image, id, report);
     }
@@ -137,6 +140,7 @@ mod tests {
             since_ms: -1,
             attempt: 0,
             next_retry_ms: -1,
+            writable: false,
         };
         let reports = MirrorReports::default();
         reports.take(1, &image, id, MirrorReport { broker_id: BrokerId(2), ..report.clone() });

@@ -130,6 +130,7 @@ fn wire(id: TopicIdPartition, entry: &ViewEntry) -> Partition {
         since_ms: entry.report.since_ms,
         attempt: i32::try_from(entry.report.attempt).unwrap_or(i32::MAX),
         next_retry_ms: entry.report.next_retry_ms,
+        writable: entry.released,
     }
 }
 

@@ -2,6 +2,8 @@
 //! controller (decision 21). A partition that was not reported yet has an empty state with that reason,
 //! unless the image alone tells it.
 
+use std::sync::Arc;
+
 use common::ids::TopicIdPartition;
 use common::metadata::MetadataImage;
 use common::metadata::image::{PartitionImage, TopicImage};
@@ -14,6 +16,7 @@ use protocol::mirror::{DescribeMirrorsRequest, DescribeMirrorsResponse};
 
 use super::text;
 use crate::api::ApiContext;
+use crate::api::mirror_reports::MirrorReport;
 use crate::control::mirror::create::BOOTSTRAP_SERVERS_CONFIG;
 use crate::control::mirror::is_released;
 use crate::control::settings::configs_of;
@@ -119,6 +122,13 @@ fn detail(
     };
     let term = context.controller.status().borrow().term;
     let report = context.reports.of(term, TopicIdPartition::new(topic.id, index), of.association);
+    // The release stands from its commit on; clients find the partition writable once its leader has
+    // heard of it. What the leader has not told (yet, or to an earlier active controller) is no reason to
+    // hide what the image says.
+    let heard = |report: &Arc<MirrorReport>| {
+        report.writable || partition.registration.leader != Some(report.broker_id)
+    };
+    detail.writable &= report.as_ref().is_none_or(heard);
     if let Some(report) = &report {
         detail.source_offset = report.source_offset;
         detail.destination_offset = report.destination_offset;
