@@ -73,7 +73,10 @@ async fn case_27_a_topic_recreated_at_the_source_is_not_merged() -> Result<()> {
     let broker = pair.here.cluster.brokers()[0];
     kagami_tests::eventually::eventually("a line about the topic that is gone", LIMIT, || {
         let log = pair.here.cluster.log(broker);
-        async move { Ok(log.contains("the topic is gone at the source").then_some(())) }
+        let is_it = |line: &str| {
+            line.contains("the topic is gone at the source") && line.contains("topic=\"orders\"")
+        };
+        async move { Ok(log.lines().any(is_it).then_some(())) }
     })
     .await?;
     pair.source.write("other", 0, batch(&["goes on"])).await?;

@@ -168,8 +168,10 @@ impl SyncJob {
         if gone.is_empty() {
             return;
         }
+        let image = self.metadata.image();
         for (topic_id, association) in &gone {
-            info!(mirror = %self.mirror, %topic_id, association = association.0, "the topic is gone at the source");
+            let topic = image.topic_by_id(*topic_id).map(|topic| &*topic.name).unwrap_or_default();
+            info!(mirror = %self.mirror, topic, %topic_id, association = association.0, "the topic is gone at the source");
         }
         let source_deleted = gone
             .into_iter()
