@@ -142,8 +142,9 @@ async fn failover(
     report.check("a client's write to the mirror", is_read_only, "refused with READ_ONLY_TOPIC");
 
     drop(at_source);
+    let started = Instant::now();
     source.shutdown().await;
-    report.step("source stopped", "its broker and controller are gone", Duration::ZERO);
+    report.step("source stopped", "its broker and controller are gone", started.elapsed());
 
     let started = Instant::now();
     at_destination.remove_topic(MIRROR, TOPIC).await?;
