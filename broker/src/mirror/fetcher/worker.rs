@@ -39,6 +39,11 @@ const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 /// must not hold them up.
 const SETTLING: Duration = Duration::from_millis(500);
 const SETTLING_WAIT_MS: i32 = 20;
+/// Records that trickle in are gathered for a moment before the next question: one question for each
+/// record would cost the source's broker as much as the producers do.
+const GATHERING: Duration = Duration::from_millis(5);
+/// An answer below this is a trickle; a backlog is asked for without a pause.
+const TRICKLE_BYTES: usize = 64 << 10;
 /// A refusal that should pass and does not is for the state machine to look into, and to show: a
 /// partition that copies nothing must not go on as MIRRORING without a word.
 const MOST_REFUSALS: u32 = 10;
@@ -192,11 +197,15 @@ impl Worker {
             }
             let throttle = Duration::from_millis(u64::try_from(response.throttle_time_ms).unwrap_or(0));
             let parts = self.take_parts(response, version, partitions);
+            let bytes: usize = parts.iter().map(|(_, _, records)| records.len()).sum();
+            let is_trickle = (1..TRICKLE_BYTES).contains(&bytes);
             if !parts.is_empty() && deliver.send(Delivery { parts, _room: room }).await.is_err() {
                 return Ended::Failed(SourceFailure::CouldNotAsk("the appender is gone".to_owned()));
             }
-            if !throttle.is_zero() {
-                sleep(throttle.min(LONGEST_THROTTLE)).await;
+            let gathering = if is_trickle { GATHERING } else { Duration::ZERO };
+            let pause = throttle.min(LONGEST_THROTTLE).max(gathering);
+            if !pause.is_zero() {
+                sleep(pause).await;
             }
         }
     }
