@@ -29,6 +29,7 @@ pub use message::{
 
 /// Messages and services between our own daemons, generated from `proto/`.
 pub mod proto {
+    // Generated code is not ours to lint.
     #![allow(clippy::all)]
     pub mod raft {
         tonic::include_proto!("kagami.raft");

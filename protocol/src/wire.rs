@@ -49,6 +49,7 @@ macro_rules! structure {
             const MIN_BYTES: usize =
                 0 $( + $crate::wire::structure!(@min_bytes $type, $($since)?) )*;
 
+            // A message without fields reads nothing.
             #[allow(unused_variables, unused_mut)]
             fn read(
                 reader: &mut $crate::wire::Reader<'_>,
@@ -64,6 +65,7 @@ macro_rules! structure {
                         $($( $tag => read.$tagged = $crate::wire::Field::read(content)?, )*)?
                         _ => return Ok(false),
                     }
+                    // Without tagged fields every tag is an unknown one.
                     #[allow(unreachable_code)]
                     Ok(true)
                 })?;

@@ -2,6 +2,7 @@
 
 pub mod backoff;
 pub mod fetch_state;
+// The folder is about fetching; this file is one fetcher.
 #[allow(clippy::module_inception)]
 mod fetcher;
 pub mod leader_endpoint;

@@ -19,6 +19,7 @@ mod epoch_cache;
 mod error;
 mod index_file;
 mod lazy_file;
+// The folder is about logs on disk; this file is one log.
 #[allow(clippy::module_inception)]
 mod log;
 mod maintenance;

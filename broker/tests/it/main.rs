@@ -1,7 +1,5 @@
 //! One controller and one broker in one process, over their real sockets and files.
 
-#![allow(clippy::unwrap_used)]
-
 mod cluster;
 mod lifecycle;
 mod metadata;
