@@ -8,14 +8,15 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use broker::client::{ConnectOptions, Connection};
 use bytes::Bytes;
 use protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use protocol::messages::describe_producers_request::TopicRequest;
 use protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use protocol::messages::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use protocol::messages::metadata_request::MetadataRequestTopic;
 use protocol::messages::metadata_response::MetadataResponseTopic;
 use protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::messages::{
-    CreateTopicsRequest, FetchRequest, InitProducerIdRequest, ListOffsetsRequest, MetadataRequest,
-    MetadataResponse, ProduceRequest, TopicName,
+    CreateTopicsRequest, DescribeProducersRequest, FetchRequest, InitProducerIdRequest, ListOffsetsRequest,
+    MetadataRequest, MetadataResponse, ProduceRequest, TopicName,
 };
 use protocol::{ApiKey, ErrorCode, Request, Response, StrBytes};
 use uuid::Uuid;
@@ -403,6 +404,43 @@ impl Client {
             ends.push(self.end_offset(topic, partition, committed).await?);
         }
         Ok(ends)
+    }
+
+    /// How many producers have a transaction open in a partition.
+    async fn open_transactions(&mut self, topic: &str, partition: i32) -> Result<usize> {
+        let asked =
+            TopicRequest::default().with_name(topic_name(topic)).with_partition_indexes(vec![partition]);
+        let request = DescribeProducersRequest::default().with_topics(vec![asked]);
+        let leader = self.leader(topic, partition).await?;
+        match self.call_at(&leader, Request::DescribeProducers(request), 0).await? {
+            Response::DescribeProducers(response) => {
+                let result = response.topics.into_iter().flat_map(|topic| topic.partitions).next();
+                let result = result.context("an empty answer")?;
+                ensure!(result.error_code == 0, "DescribeProducers: {}", error_name(result.error_code));
+                Ok(result.active_producers.iter().filter(|p| p.current_txn_start_offset >= 0).count())
+            }
+            other => bail!("DescribeProducers answered with {other:?}"),
+        }
+    }
+
+    /// Until each partition has so many open transactions. Kafka answers a commit before the markers are in
+    /// the logs, so the last stable offset moves on by itself until then.
+    pub async fn await_open_transactions(&mut self, topic: &str, open: &[usize]) -> Result<()> {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        for (partition, wanted) in open.iter().enumerate() {
+            loop {
+                let found = self.open_transactions(topic, partition as i32).await;
+                if matches!(&found, Ok(count) if count == wanted) {
+                    break;
+                }
+                ensure!(
+                    tokio::time::Instant::now() < deadline,
+                    "{topic}-{partition}: wanted {wanted} open transactions, last was {found:?}"
+                );
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+        Ok(())
     }
 
     /// Until so many brokers are in the metadata.

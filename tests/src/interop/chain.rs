@@ -44,6 +44,7 @@ pub async fn run() -> Result<()> {
     ] {
         transactions.ask(line, ANSWER_LIMIT).await?;
     }
+    source.await_open_transactions(TOPIC, &[0, 1, 0]).await?;
     let ends = caught_up(&mut source, &mut first, TOPIC, PARTITIONS, LIMIT).await.context("first link")?;
     let last_ends =
         caught_up(&mut first, &mut second, TOPIC, PARTITIONS, LIMIT).await.context("second link")?;
@@ -60,6 +61,7 @@ pub async fn run() -> Result<()> {
 
     // What was open is decided: it arrives at the end of the chain too.
     transactions.ask("commit open", ANSWER_LIMIT).await?;
+    source.await_open_transactions(TOPIC, &[0; PARTITIONS as usize]).await?;
     let ends = caught_up(&mut source, &mut first, TOPIC, PARTITIONS, LIMIT).await.context("first link")?;
     caught_up(&mut first, &mut second, TOPIC, PARTITIONS, LIMIT).await.context("second link")?;
     let there = foreign::digest(&kafka.bootstrap(), TOPIC, &ends).await?;

@@ -112,7 +112,7 @@ impl Plan {
         }
         note("the source holds its records");
         let transactions = match self.transactions {
-            true => Some(run_transactions(&kafka.bootstrap()).await?),
+            true => Some(run_transactions(&kafka.bootstrap(), &mut source, self.partitions).await?),
             false => None,
         };
         let (cluster, mut client) = start(ClusterSpec::new(3, 3)).await?;
@@ -146,7 +146,7 @@ impl Plan {
 }
 
 /// Committed, aborted and open transactions, and one whose marker lies above the last stable offset.
-async fn run_transactions(bootstrap: &str) -> Result<Conversation> {
+async fn run_transactions(bootstrap: &str, source: &mut Client, partitions: i32) -> Result<Conversation> {
     let mut transactions = foreign::transactions(bootstrap, TOPIC)?;
     let lines = [
         "begin a",
@@ -177,6 +177,10 @@ async fn run_transactions(bootstrap: &str) -> Result<Conversation> {
     for line in lines {
         transactions.ask(line, ANSWER_LIMIT).await?;
     }
+    let mut open = vec![0; partitions as usize];
+    open[1] = 1;
+    open[2] = 1;
+    source.await_open_transactions(TOPIC, &open).await?;
     Ok(transactions)
 }
 
