@@ -345,7 +345,7 @@ impl ManagerTask {
         if noted.mirrors {
             let changed = self.mirrors.reconcile(&image);
             for mirror in changed {
-                self.restart_fetchers(&mirror);
+                self.settings_changed(&mirror);
             }
         }
         for id in &noted.lost {
@@ -416,12 +416,14 @@ impl ManagerTask {
         self.run_effects(id, effects);
     }
 
-    /// New settings or credentials: connections are rebuilt, states stay.
-    fn restart_fetchers(&mut self, mirror: &str) {
-        for (id, token) in self.fetchers.running_of(mirror) {
-            self.fetchers.stop(id);
-            let why = super::state::FetchStop::SourceMoved { epoch: None };
-            self.event(id, MirrorEvent::FetchStopped { token, why });
+    /// New settings or credentials: connections are rebuilt, states stay, what failed is tried at once.
+    fn settings_changed(&mut self, mirror: &str) {
+        let of_mirror =
+            |entry: &Entry| entry.machine.as_ref().is_some_and(|machine| &*machine.facts().mirror == mirror);
+        let ids: Vec<_> =
+            self.machines.iter().filter(|(_, entry)| of_mirror(entry)).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.event(id, MirrorEvent::SettingsChanged);
         }
     }
 }

@@ -207,6 +207,7 @@ impl MirrorPartition {
         let name = event.name();
         match (event, self.phase.clone()) {
             (MirrorEvent::FactsChanged(facts), _) => self.facts_changed(facts, at, out),
+            (MirrorEvent::SettingsChanged, phase) => self.settings_changed(phase, at, out),
             (MirrorEvent::Tick, phase) => self.tick(phase, at, out),
             (MirrorEvent::StateRead { result, .. }, Phase::Doing(Action::Read)) => {
                 self.state_read(result, at, out);

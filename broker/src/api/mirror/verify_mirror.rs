@@ -7,6 +7,7 @@ use common::ids::*;
 use common::metadata::MetadataImage;
 use common::metadata::image::TopicImage;
 use common::metadata::record::{ConfigResource, ConfigResourceType};
+use futures::{StreamExt as _, stream};
 use protocol::ErrorCode;
 use protocol::mirror::verify_mirror::{VerifiedPartition, VerifiedTopic};
 use protocol::mirror::{VerifyMirrorRequest, VerifyMirrorResponse};
@@ -17,6 +18,10 @@ use crate::mirror::source::SourceClient;
 use crate::mirror::verify::run::{Verified, VerifyTarget, verify_partition};
 
 use super::text;
+
+/// Partitions of a topic compared at a time: enough to hide the way to the source, and no more than a
+/// few chunks of memory.
+const AT_ONCE: usize = 4;
 
 pub async fn handle(mirroring: &Arc<Mirroring>, request: VerifyMirrorRequest) -> VerifyMirrorResponse {
     let image = mirroring.cache.image();
@@ -32,17 +37,15 @@ pub async fn handle(mirroring: &Arc<Mirroring>, request: VerifyMirrorRequest) ->
     for asked in request.topics {
         let topic = image.topic(asked.name.0.as_str());
         let of_mirror = topic.filter(|topic| topic.mirror.as_ref().is_some_and(|of| *of.mirror == *mirror));
-        let mut partitions = Vec::new();
-        for index in asked.partitions {
-            partitions.push(match of_mirror {
-                Some(topic) => verify(mirroring, &client, &image, topic, index).await,
-                None => refused(
-                    index,
-                    ErrorCode::UnknownTopicOrPartition,
-                    "not a topic of this mirror".to_owned(),
-                ),
-            });
-        }
+        let (client, image) = (&client, &image);
+        let compare = async |index| match of_mirror {
+            Some(topic) => verify(mirroring, client, image, topic, index).await,
+            None => {
+                let message = "not a topic of this mirror".to_owned();
+                refused(index, ErrorCode::UnknownTopicOrPartition, message)
+            }
+        };
+        let partitions = stream::iter(asked.partitions).map(compare).buffered(AT_ONCE).collect().await;
         response.topics.push(VerifiedTopic { name: asked.name, partitions });
     }
     response

@@ -189,13 +189,6 @@ impl FetcherManager {
         }
     }
 
-    /// The token of each partition that a mirror copies here: for restarting them all.
-    pub fn running_of(&self, mirror: &str) -> Vec<(TopicIdPartition, Token)> {
-        let state = self.state.lock();
-        let of_mirror = state.running.iter().filter(|(_, running)| &*running.key.mirror == mirror);
-        of_mirror.map(|(id, running)| (*id, running.slot.token)).collect()
-    }
-
     /// What a mirror copies here, and from which epoch of the source.
     pub fn sources_of(&self, mirror: &str) -> Vec<Copied> {
         let state = self.state.lock();

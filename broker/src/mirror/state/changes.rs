@@ -87,9 +87,34 @@ impl MirrorPartition {
         self.begin(Action::Read, out);
     }
 
+    /// Connections are rebuilt, states stay; whoever waits for a better time has come to it.
+    pub(super) fn settings_changed(&mut self, phase: Phase, at: Moment, out: &mut Effects) {
+        match phase {
+            Phase::Fetching { .. } => {
+                out.push(MirrorEffect::StopFetcher);
+                self.begin(Action::CheckSource, out);
+            }
+            Phase::Pausing { .. } | Phase::Failed { .. } => {
+                self.attempt = 0;
+                self.pauses = 0;
+                self.try_again(phase, at, out);
+            }
+            _ => {}
+        }
+    }
+
     pub(super) fn tick(&mut self, phase: Phase, at: Moment, out: &mut Effects) {
         match phase {
-            Phase::Pausing { until_ms, action } if at.now_ms >= until_ms => match action {
+            Phase::Pausing { until_ms, .. } | Phase::Failed { until_ms } if at.now_ms >= until_ms => {
+                self.try_again(phase, at, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn try_again(&mut self, phase: Phase, at: Moment, out: &mut Effects) {
+        match phase {
+            Phase::Pausing { action, .. } => match action {
                 Action::Read => self.begin(Action::Read, out),
                 Action::Save(mut save) => {
                     save.record.leader_epoch = self.facts.leader_epoch;
@@ -98,7 +123,7 @@ impl MirrorPartition {
                 // Whatever it was: what has to be done follows from record and image.
                 _ => self.resume(at, out),
             },
-            Phase::Failed { until_ms } if at.now_ms >= until_ms => {
+            Phase::Failed { .. } => {
                 let failed = self.own_record().and_then(|record| record.failed_state);
                 let back = match failed {
                     Some(MirrorState::Mirroring) if self.facts.preparing_cut.is_some() => {

@@ -183,6 +183,8 @@ pub enum MirrorEvent {
         token: Token,
         why: FetchStop,
     },
+    /// The mirror's configuration changed: what failed under the old one may go well now.
+    SettingsChanged,
     /// A time asked for with `WakeAt` may have come.
     Tick,
 }
@@ -202,13 +204,14 @@ impl MirrorEvent {
             MirrorEvent::LogRestarted { .. } => "LogRestarted",
             MirrorEvent::FetchSucceeded { .. } => "FetchSucceeded",
             MirrorEvent::FetchStopped { .. } => "FetchStopped",
+            MirrorEvent::SettingsChanged => "SettingsChanged",
             MirrorEvent::Tick => "Tick",
         }
     }
 
     pub fn token(&self) -> Option<Token> {
         match self {
-            MirrorEvent::FactsChanged(_) | MirrorEvent::Tick => None,
+            MirrorEvent::FactsChanged(_) | MirrorEvent::SettingsChanged | MirrorEvent::Tick => None,
             MirrorEvent::StateRead { token, .. }
             | MirrorEvent::StateWritten { token, .. }
             | MirrorEvent::Quiesced { token, .. }

@@ -12,7 +12,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(300);
 const SOCKET_REQUEST_MAX_BYTES: i32 = 104_857_600;
 const UNSUPPORTED_VERSION: i16 = 35;
-const IDLE_CONNECTIONS: usize = 400;
+const IDLE_CONNECTIONS: usize = 2_000;
 const CLAIMS: usize = 50;
 const FUZZED_BODIES: usize = 12;
 

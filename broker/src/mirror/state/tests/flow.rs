@@ -265,6 +265,26 @@ fn a_failure_is_retried_with_growing_pauses_and_forgotten_after_a_success() {
 }
 
 #[test]
+fn what_failed_or_waits_is_tried_at_once_under_new_settings() {
+    let mut machine = Machine::mirroring();
+    for _ in 0..5 {
+        machine.stopped(FetchStop::Failed(FailureReason::new(FailureKind::OtherSourceCluster, "")));
+        machine.saved(MirrorState::Failed);
+        machine.send(MirrorEvent::SettingsChanged);
+        let saving = machine.saving().unwrap();
+        assert_eq!((saving.state, saving.attempt), (MirrorState::Mirroring, 0));
+        machine.saved(MirrorState::Mirroring);
+        machine.checked(check(2, 0));
+    }
+    // What runs is started anew, behind another check.
+    assert_eq!(names(machine.send(MirrorEvent::SettingsChanged)), ["StopFetcher", "CheckSource"]);
+    let token = machine.token();
+    let result = Err(SourceFailure::CouldNotAsk("refused".to_owned()));
+    machine.send(MirrorEvent::SourceChecked { token, result });
+    assert_eq!(names(machine.send(MirrorEvent::SettingsChanged)), ["CheckSource"]);
+}
+
+#[test]
 fn a_failed_partition_follows_a_remove_at_once() {
     let mut machine = Machine::mirroring();
     machine.stopped(FetchStop::Failed(FailureReason::new(FailureKind::CorruptBatch, "")));
