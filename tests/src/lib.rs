@@ -9,5 +9,6 @@ pub mod interop;
 pub mod kafka;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod raw;
 pub mod segments;
