@@ -192,10 +192,10 @@ apis! {
     ExpireDelegationToken = 40, flexible 2, 0..=-1, not_served "no security yet";
     DescribeDelegationToken = 41, flexible 2, 0..=-1, not_served "no security yet";
     DeleteGroups = 42, flexible 2, 0..=-1, not_served "no groups yet";
-    ElectLeaders = 43, flexible 2, 0..=-1, not_served "no elections on request yet";
+    ElectLeaders = 43, flexible 2, 0..=2, both forwarded;
     IncrementalAlterConfigs = 44, flexible 1, 0..=1, both forwarded;
-    AlterPartitionReassignments = 45, flexible 0, 0..=-1, not_served "no reassignment yet";
-    ListPartitionReassignments = 46, flexible 0, 0..=-1, not_served "no reassignment yet";
+    AlterPartitionReassignments = 45, flexible 0, 0..=1, both forwarded;
+    ListPartitionReassignments = 46, flexible 0, 0..=0, both forwarded;
     OffsetDelete = 47, flexible NEVER, 0..=-1, not_served "no groups yet";
     DescribeClientQuotas = 48, flexible 1, 0..=-1, not_served "no client quotas yet";
     AlterClientQuotas = 49, flexible 1, 0..=-1, not_served "no client quotas yet";

@@ -175,7 +175,12 @@ messages! {
     // The request of 5 is that of 4.
     DescribeLogDirs: DescribeLogDirsRequest by KafkaUpTo<4>, DescribeLogDirsResponse by Own;
     CreatePartitions: CreatePartitionsRequest by Kafka, CreatePartitionsResponse by Kafka;
+    ElectLeaders: ElectLeadersRequest by Kafka, ElectLeadersResponse by Kafka;
     IncrementalAlterConfigs: IncrementalAlterConfigsRequest by Kafka, IncrementalAlterConfigsResponse by Kafka;
+    AlterPartitionReassignments:
+        AlterPartitionReassignmentsRequest by Kafka, AlterPartitionReassignmentsResponse by Kafka;
+    ListPartitionReassignments:
+        ListPartitionReassignmentsRequest by Kafka, ListPartitionReassignmentsResponse by Kafka;
     DescribeQuorum: DescribeQuorumRequest by Kafka, DescribeQuorumResponse by Kafka;
     DescribeCluster: DescribeClusterRequest by Kafka, DescribeClusterResponse by Kafka;
     DescribeProducers: DescribeProducersRequest by Kafka, DescribeProducersResponse by Kafka;

@@ -2,12 +2,13 @@
 
 use common::metadata::{MetadataImage, MetadataRecord};
 
+use super::partition::elect_leaderless;
 use super::settings::ControlSettings;
 use super::topic::Randomness;
 use super::{feature, mirror};
 
-/// Features of a new cluster, and the mirrors' own topic where it is wanted and could not be created
-/// before.
+/// Features of a new cluster, the mirrors' own topic where it is wanted and could not be created before,
+/// and leaders for partitions that have none and could.
 pub fn activate(
     image: &MetadataImage,
     settings: &ControlSettings,
@@ -17,6 +18,8 @@ pub fn activate(
     if !image.mirrors.is_empty() {
         records.extend(mirror::create::mirror_state_topic(image, settings, random));
     }
+    // The file may allow by now what it did not when these lost their leaders.
+    records.extend(elect_leaderless(image, settings));
     records
 }
 

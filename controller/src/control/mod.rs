@@ -4,6 +4,7 @@
 pub mod activation;
 pub mod broker;
 pub mod config;
+pub mod election;
 pub mod feature;
 pub mod heartbeat;
 pub mod mirror;
@@ -12,6 +13,7 @@ pub mod partition_change;
 pub mod partition_count;
 pub mod placement;
 pub mod producer_id;
+pub mod reassignment;
 pub mod result;
 pub mod settings;
 pub mod topic;

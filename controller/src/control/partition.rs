@@ -1,6 +1,6 @@
 //! Elections and ISR changes of many partitions.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use common::ids::*;
 use common::metadata::image::{PartitionImage, TopicImage};
@@ -60,37 +60,6 @@ pub fn elect_leaderless(image: &MetadataImage, settings: &ControlSettings) -> Ve
     })
 }
 
-/// Leadership back to the first replicas of brokers that lead fewer of "their" partitions than
-/// `leader.imbalance.per.broker.percentage` allows.
-pub fn elect_preferred(
-    image: &MetadataImage,
-    settings: &ControlSettings,
-    allowed_imbalance_percent: usize,
-) -> Vec<MetadataRecord> {
-    let mut counts: BTreeMap<BrokerId, (usize, usize)> = Default::default();
-    for topic in image.topics.by_id.values() {
-        for partition in &topic.partitions {
-            let registration = &partition.registration;
-            if let Some(first) = registration.replicas.first() {
-                let (preferred, elsewhere) = counts.entry(*first).or_default();
-                *preferred += 1;
-                *elsewhere += usize::from(registration.leader != Some(*first));
-            }
-        }
-    }
-    let uneven = |broker: &BrokerId| {
-        counts.get(broker).is_some_and(|(preferred, elsewhere)| {
-            elsewhere * 100 > preferred * allowed_imbalance_percent && is_active(image, *broker)
-        })
-    };
-    let may_lead = |candidate: BrokerId| is_active(image, candidate);
-    change_partitions(image, settings, &may_lead, |registration, builder| {
-        let first = registration.replicas.first()?;
-        let moves = registration.leader.is_some() && registration.leader != Some(*first);
-        (moves && registration.isr.contains(first) && uneven(first)).then(|| builder.prefer_first())
-    })
-}
-
 /// Topics that a change of configs concerns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
@@ -138,7 +107,7 @@ pub fn after_config_change(
     records
 }
 
-fn change_partitions<'a>(
+pub(super) fn change_partitions<'a>(
     image: &'a MetadataImage,
     settings: &ControlSettings,
     may_lead: &'a dyn Fn(BrokerId) -> bool,

@@ -4,11 +4,13 @@
 //! 1. Below `min.insync.replicas` a replica that leaves the ISR stays *eligible*: nothing was
 //!    acknowledged to acks=all after it left. At or above it nobody but the ISR is.
 //! 2. A broker that stopped uncleanly may have lost its tail: it leaves ISR and ELR (decision 4).
-//! 3. The leader comes from the ISR, else from the ELR, else uncleanly: where the topic allows that,
-//!    or where nobody is left and it was the last leader. An unclean leader is RECOVERING, which
-//!    later elections keep; only its LOSS cut ends it (decision 10).
+//! 3. A reassignment whose new replicas are all in sync is done: the leaving ones go.
+//! 4. The leader comes from the ISR, else from the ELR, else uncleanly: where nobody is left and it was
+//!    the last leader, or where the topic allows it. An unclean leader is RECOVERING, which later
+//!    elections keep; only its LOSS cut ends it (decision 10).
+//! 5. Where a replica goes, the leader epoch rises, so that its fetches are fenced.
 
-use common::ids::BrokerId;
+use common::ids::{BrokerId, DirectoryId};
 use common::metadata::record::{LeaderRecoveryState, PartitionChange, PartitionRegistration};
 
 /// Works out the next registration of one partition.
@@ -16,6 +18,9 @@ pub struct PartitionChangeBuilder<'a> {
     current: &'a PartitionRegistration,
     may_lead: &'a dyn Fn(BrokerId) -> bool,
     min_insync_replicas: usize,
+    replicas: Vec<BrokerId>,
+    adding: Vec<BrokerId>,
+    removing: Vec<BrokerId>,
     isr: Vec<BrokerId>,
     unclean_shutdown: Option<BrokerId>,
     allow_unclean: bool,
@@ -37,7 +42,10 @@ impl<'a> PartitionChangeBuilder<'a> {
         PartitionChangeBuilder {
             current,
             may_lead,
-            min_insync_replicas: min_insync_replicas.min(current.replicas.len()).max(1),
+            min_insync_replicas,
+            replicas: current.replicas.clone(),
+            adding: current.adding_replicas.clone(),
+            removing: current.removing_replicas.clone(),
             isr: current.isr.clone(),
             unclean_shutdown: None,
             allow_unclean: false,
@@ -47,7 +55,20 @@ impl<'a> PartitionChangeBuilder<'a> {
     }
 
     pub fn min_insync_replicas(mut self, count: usize) -> Self {
-        self.min_insync_replicas = count.min(self.current.replicas.len()).max(1);
+        self.min_insync_replicas = count;
+        self
+    }
+
+    /// Where the replicas shall be: those that come, and those that go once the others are in sync.
+    pub fn reassign(
+        mut self,
+        replicas: Vec<BrokerId>,
+        adding: Vec<BrokerId>,
+        removing: Vec<BrokerId>,
+    ) -> Self {
+        self.replicas = replicas;
+        self.adding = adding;
+        self.removing = removing;
         self
     }
 
@@ -86,6 +107,8 @@ impl<'a> PartitionChangeBuilder<'a> {
     }
 
     pub fn build(mut self) -> Option<PartitionChange> {
+        self.complete_reassignment();
+        self.min_insync_replicas = self.min_insync_replicas.min(self.replicas.len()).max(1);
         let (mut elr, mut last_known_elr) = self.eligible();
         let elected = self.elect(&elr, &last_known_elr);
         if let Some(leader) = elected.leader {
@@ -110,13 +133,22 @@ impl<'a> PartitionChangeBuilder<'a> {
                 Some(leader) => vec![leader],
                 None => self.current.last_known_elr.clone(),
             };
+            last_known_elr.retain(|member| self.replicas.contains(member));
         }
 
         fn changed<T: PartialEq>(current: &T, next: T) -> Option<T> {
             (*current != next).then_some(next)
         }
+        // A replica that goes must not count under the epoch in which it was one.
+        let is_shed = self.current.replicas.iter().any(|replica| !self.replicas.contains(replica));
+        let leader = changed(&self.current.leader, elected.leader).or(is_shed.then_some(elected.leader));
+        let directories = self.directories();
         let change = PartitionChange {
-            leader: changed(&self.current.leader, elected.leader),
+            leader,
+            replicas: changed(&self.current.replicas, self.replicas),
+            directories: changed(&self.current.directories, directories),
+            adding_replicas: changed(&self.current.adding_replicas, self.adding),
+            removing_replicas: changed(&self.current.removing_replicas, self.removing),
             isr: changed(&self.current.isr, self.isr),
             elr: changed(&self.current.elr, elr),
             last_known_elr: changed(&self.current.last_known_elr, last_known_elr),
@@ -126,6 +158,35 @@ impl<'a> PartitionChangeBuilder<'a> {
             ..PartitionChange::default()
         };
         (change != PartitionChange::default()).then_some(change)
+    }
+
+    /// As Kafka: done when every new replica is in sync and somebody in sync stays. Not while the leader
+    /// recovers: a sole replica would take its whole log for what was committed.
+    fn complete_reassignment(&mut self) {
+        if (self.adding.is_empty() && self.removing.is_empty())
+            || self.current.leader_recovery_state == LeaderRecoveryState::Recovering
+        {
+            return;
+        }
+        let stays = |member: &&BrokerId| !self.removing.contains(member);
+        let isr: Vec<BrokerId> = self.isr.iter().filter(stays).copied().collect();
+        let may_somebody_lead = isr.iter().any(|member| (self.may_lead)(*member));
+        if !may_somebody_lead || !self.adding.iter().all(|new| isr.contains(new)) {
+            return;
+        }
+        let removing = std::mem::take(&mut self.removing);
+        self.replicas.retain(|replica| !removing.contains(replica));
+        self.adding.clear();
+        self.isr = isr;
+    }
+
+    /// Those known, in the order of the replicas; a new replica's is not known yet.
+    fn directories(&self) -> Vec<DirectoryId> {
+        let known = |replica: &BrokerId| {
+            let place = self.current.replicas.iter().position(|before| before == replica)?;
+            self.current.directories.get(place).copied()
+        };
+        self.replicas.iter().map(|replica| known(replica).unwrap_or(DirectoryId::ZERO)).collect()
     }
 
     fn eligible(&self) -> (Vec<BrokerId>, Vec<BrokerId>) {
@@ -140,6 +201,8 @@ impl<'a> PartitionChangeBuilder<'a> {
             }
         }
         known.extend(candidates.iter().filter(|member| !known.contains(member)).copied().collect::<Vec<_>>());
+        candidates.retain(|member| self.replicas.contains(member));
+        known.retain(|member| self.replicas.contains(member));
         candidates.retain(|member| !self.isr.contains(member) && self.unclean_shutdown != Some(*member));
         known.retain(|member| !self.isr.contains(member) && !candidates.contains(member));
         (candidates, known)
@@ -149,30 +212,32 @@ impl<'a> PartitionChangeBuilder<'a> {
         let clean = |leader| Elected { leader: Some(leader), unclean: false };
         let in_sync = |broker: &BrokerId| self.isr.contains(broker) && (self.may_lead)(*broker);
         if self.prefer_first
-            && let Some(first) = self.current.replicas.first().filter(|first| in_sync(first))
+            && let Some(first) = self.replicas.first().filter(|first| in_sync(first))
         {
             return clean(*first);
         }
         if let Some(leader) = self.current.leader.filter(in_sync) {
             return clean(leader);
         }
-        if let Some(leader) = self.current.replicas.iter().find(|replica| in_sync(replica)) {
+        if let Some(leader) = self.replicas.iter().find(|replica| in_sync(replica)) {
             return clean(*leader);
         }
         let is_eligible = |replica: &&BrokerId| elr.contains(replica) && (self.may_lead)(**replica);
-        if let Some(leader) = self.current.replicas.iter().find(is_eligible) {
+        if let Some(leader) = self.replicas.iter().find(is_eligible) {
             return clean(*leader);
         }
-        if self.allow_unclean
-            && let Some(leader) = self.current.replicas.iter().find(|replica| (self.may_lead)(**replica))
-        {
-            return Elected { leader: Some(*leader), unclean: true };
-        }
+        // It had the longest log when it was last seen.
         if let ([], [], [last]) = (self.isr.as_slice(), elr, last_known_elr)
             && (self.may_lead)(*last)
+            && self.replicas.contains(last)
             && self.current.leader.is_none()
         {
             return Elected { leader: Some(*last), unclean: true };
+        }
+        if self.allow_unclean
+            && let Some(leader) = self.replicas.iter().find(|replica| (self.may_lead)(**replica))
+        {
+            return Elected { leader: Some(*leader), unclean: true };
         }
         Elected { leader: None, unclean: false }
     }

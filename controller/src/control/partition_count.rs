@@ -11,6 +11,7 @@ use protocol::error_code::ErrorCode;
 use super::ControlError;
 use super::mirror::every_partition_writable;
 use super::placement::{PlacementSpec, place};
+use super::reassignment::target_replication_factor;
 use super::result::{ControllerResult, refuse};
 use super::topic::{MAX_PARTITIONS_PER_REQUEST, Randomness, partition_record, validate_assignment};
 
@@ -94,7 +95,7 @@ pub fn grow(
     let current = topic.partitions.len() as i32;
     let added = count - current;
     let replication_factor =
-        topic.partitions.iter().next().map_or(1, |partition| partition.registration.replicas.len());
+        topic.partitions.iter().next().map_or(1, |first| target_replication_factor(&first.registration));
     let replicas = match assignments {
         Some(given) => {
             if given.len() as i32 != added {

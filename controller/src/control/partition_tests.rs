@@ -123,19 +123,6 @@ fn fencing_and_return_of_a_broker() {
 }
 
 #[test]
-fn preferred_leaders_come_back_beyond_the_allowed_imbalance() {
-    let mut image = with_brokers(&[1, 2]);
-    let parts = vec![registration(&[1, 2], &[2, 1], Some(2)), registration(&[2, 1], &[2, 1], Some(2))];
-    add_topic(&mut image, "t", topic_id(1), parts);
-    let records = elect_preferred(&image, &settings(), 10);
-    assert_eq!(records.len(), 1);
-    replay(&mut image, records);
-    assert_eq!(elect_preferred(&image, &settings(), 10), vec![]);
-    let id = TopicIdPartition::new(topic_id(1), 0);
-    assert_eq!(image.partition(id).unwrap().registration.leader, Some(BrokerId(1)));
-}
-
-#[test]
 fn lower_min_isr_forgets_who_was_eligible() {
     let mut image = with_brokers(&[1]);
     let mut shrunk = registration(&[1, 2], &[1], Some(1));

@@ -29,7 +29,7 @@ use super::pending::Pending;
 use super::state::Draft;
 use crate::control::heartbeat::{ConnectionId, Heartbeats};
 use crate::control::{
-    ControlError, ControlSettings, ControllerResult, activation, broker, feature, mirror, partition,
+    ControlError, ControlSettings, ControllerResult, activation, broker, election, feature, mirror,
 };
 
 /// Requests that may wait for the writer.
@@ -193,7 +193,7 @@ impl Writer {
                 _ = tick.tick() => self.tick(),
                 _ = balance.tick() => if let Some(rebalance) = rebalance {
                     self.run_operation(Operation::internal("preferred leader", move |context| {
-                        partition::elect_preferred(context.image, context.settings, rebalance.allowed_imbalance_percent)
+                        election::elect_preferred(context.image, context.settings, rebalance.allowed_imbalance_percent)
                     }));
                 },
                 operation = operations.recv(), if room => {

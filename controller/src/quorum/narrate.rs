@@ -1,5 +1,6 @@
 //! One line for each change that a person would want to know of, with its reason.
 
+use common::ids::BrokerId;
 use common::metadata::record::CutKind;
 use common::metadata::{MetadataImage, MetadataRecord};
 use common::mirror_state::{MIRROR_NAME_CONFIG, REMOVED_SUFFIX};
@@ -52,8 +53,18 @@ fn line(record: &MetadataRecord, after: &MetadataImage) -> Option<String> {
                 Some(None) => "without a leader".to_owned(),
                 None => "changed".to_owned(),
             };
+            let ids = |list: &[BrokerId]| list.iter().map(|id| id.0).collect::<Vec<i32>>();
+            let moves = match (&change.adding_replicas, &change.removing_replicas) {
+                (None, None) => String::new(),
+                _ => format!(
+                    ", replicas {:?}, adding {:?}, removing {:?}",
+                    ids(&registration.replicas),
+                    ids(&registration.adding_replicas),
+                    ids(&registration.removing_replicas)
+                ),
+            };
             format!(
-                "partition {}-{partition} {what}: leader epoch {}, isr {isr:?}, {:?}",
+                "partition {}-{partition} {what}: leader epoch {}, isr {isr:?}, {:?}{moves}",
                 name(*topic_id),
                 registration.leader_epoch,
                 registration.leader_recovery_state

@@ -68,6 +68,17 @@ pub fn error_response(request: &Request, error: &ApiError) -> Option<Response> {
             });
             Response::AlterConfigs(AlterConfigsResponse::default().with_responses(responses.collect()))
         }
+        Request::ElectLeaders(_) => {
+            Response::ElectLeaders(ElectLeadersResponse::default().with_error_code(code))
+        }
+        Request::AlterPartitionReassignments(_) => Response::AlterPartitionReassignments(
+            AlterPartitionReassignmentsResponse::default()
+                .with_error_code(code)
+                .with_error_message(message()),
+        ),
+        Request::ListPartitionReassignments(_) => Response::ListPartitionReassignments(
+            ListPartitionReassignmentsResponse::default().with_error_code(code).with_error_message(message()),
+        ),
         Request::DescribeQuorum(_) => {
             let response =
                 DescribeQuorumResponse::default().with_error_code(code).with_error_message(message());

@@ -11,10 +11,12 @@ mod describe_cluster;
 mod describe_configs;
 mod describe_mirrors;
 mod describe_quorum;
+mod elect_leaders;
 mod last_mirrored_offsets;
 mod list_mirrors;
 mod mirror_states;
 mod mirror_topics;
+mod reassignments;
 
 use bytes::Bytes;
 use protocol::api::ApiKey;
@@ -35,6 +37,9 @@ pub async fn answer(context: &ApiContext, request: Request, version: i16) -> Opt
         Request::CreatePartitions(request) => create_partitions::handle(context, request).await.into(),
         Request::IncrementalAlterConfigs(request) => configs::incremental(context, request).await.into(),
         Request::AlterConfigs(request) => configs::legacy(context, request).await.into(),
+        Request::ElectLeaders(request) => elect_leaders::handle(context, request).await.into(),
+        Request::AlterPartitionReassignments(request) => reassignments::alter(context, request).await.into(),
+        Request::ListPartitionReassignments(request) => reassignments::list(context, &request).await.into(),
         Request::DescribeConfigs(request) => describe_configs::handle(context, &request).into(),
         Request::DescribeCluster(request) => describe_cluster::handle(context, &request).await.into(),
         Request::DescribeQuorum(request) => describe_quorum::handle(context, &request, version).await.into(),

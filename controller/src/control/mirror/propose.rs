@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use common::ids::*;
+use common::metadata::record::CutKind;
 use common::metadata::{MetadataImage, MetadataRecord};
 use protocol::error_code::ErrorCode;
 
@@ -11,6 +12,7 @@ use super::cut::{CutRequest, RaiseRequest, cut, raise};
 use super::release::{ReleaseRequest, release};
 use super::source::{self, SourceTopic};
 use crate::control::partition::{Sender, check_broker_epoch};
+use crate::control::reassignment::complete_after_loss;
 use crate::control::result::{ControlError, ControllerResult, refuse};
 use crate::control::settings::ControlSettings;
 use crate::control::topic::Randomness;
@@ -82,7 +84,13 @@ pub fn propose(
             }
             let broker = sender.broker_id;
             let (new, remark) = match proposal {
-                Proposal::Cut(request) => (cut(image, broker, request)?, None),
+                Proposal::Cut(request) => {
+                    let mut new = cut(image, broker, request)?;
+                    if request.kind == CutKind::Loss {
+                        new.extend(complete_after_loss(image, settings, request.id));
+                    }
+                    (new, None)
+                }
                 Proposal::Release(request) => (release(image, broker, request)?, None),
                 Proposal::Raise(request) => (raise(image, broker, request)?, None),
                 Proposal::SourceDeleted { topic_id, association } => {
