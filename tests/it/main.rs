@@ -6,4 +6,5 @@ mod failover;
 mod metadata;
 mod mirror;
 mod operation;
+mod quorum;
 mod support;

@@ -22,6 +22,7 @@ pub enum Liveness {
 #[derive(Debug)]
 pub struct Heartbeats {
     session_timeout_ms: u64,
+    active_since_ms: u64,
     contacts: HashMap<BrokerId, Contact>,
 }
 
@@ -36,11 +37,12 @@ struct Contact {
 
 impl Heartbeats {
     pub fn new(session_timeout_ms: u64) -> Heartbeats {
-        Heartbeats { session_timeout_ms, contacts: HashMap::new() }
+        Heartbeats { session_timeout_ms, active_since_ms: 0, contacts: HashMap::new() }
     }
 
     /// This controller became active: everybody registered has a whole session to show up.
     pub fn restart(&mut self, image: &MetadataImage, now_ms: u64) {
+        self.active_since_ms = now_ms;
         self.contacts = image
             .brokers
             .iter()
@@ -79,10 +81,24 @@ impl Heartbeats {
         contact.connections.extend(connection);
     }
 
-    pub fn connection_closed(&mut self, connection: ConnectionId) {
-        for contact in self.contacts.values_mut() {
-            contact.connections.remove(&connection);
+    /// The incarnations that were heard over it.
+    pub fn connection_closed(&mut self, connection: ConnectionId) -> Vec<(BrokerId, BrokerEpoch)> {
+        let mut heard = Vec::new();
+        for (id, contact) in &mut self.contacts {
+            if contact.connections.remove(&connection) {
+                heard.push((*id, contact.broker_epoch));
+            }
         }
+        heard
+    }
+
+    /// A whole session has passed since this controller became active.
+    pub fn settled(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.active_since_ms) >= self.session_timeout_ms
+    }
+
+    pub fn heard_since(&self, broker: BrokerId, since_ms: u64) -> bool {
+        self.contacts.get(&broker).is_some_and(|contact| contact.last_contact_ms >= since_ms)
     }
 
     /// Whether the registered incarnation still runs. A process that was killed has lost its connections

@@ -5,6 +5,7 @@ pub mod activation;
 pub mod broker;
 pub mod config;
 pub mod election;
+pub mod fast_detection;
 pub mod feature;
 pub mod heartbeat;
 pub mod mirror;

@@ -14,12 +14,13 @@ use common::clock::Clock;
 use common::ids::Term;
 use common::metadata::{MetadataBatch, codec};
 use futures::future::BoxFuture;
-use futures::stream::{FuturesOrdered, StreamExt};
+use futures::stream::{FuturesOrdered, FuturesUnordered, StreamExt};
 use protocol::error_code::ErrorCode;
 use raft_log::{AppendError, Leadership, RaftLog};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::dial;
 use super::listener::MetadataListener;
 use super::narrate;
 use super::operation::{
@@ -27,6 +28,7 @@ use super::operation::{
 };
 use super::pending::Pending;
 use super::state::Draft;
+use crate::control::fast_detection::{self, Evidence, Suspect};
 use crate::control::heartbeat::{ConnectionId, Heartbeats};
 use crate::control::{
     ControlError, ControlSettings, ControllerResult, activation, broker, election, feature, mirror,
@@ -88,6 +90,8 @@ impl QuorumController {
             draft: None,
             pending: Pending::default(),
             in_flight: FuturesOrdered::new(),
+            suspects: Vec::new(),
+            dials: FuturesUnordered::new(),
             entry: Entry::default(),
             fatal: None,
         };
@@ -152,6 +156,9 @@ struct Writer {
     draft: Option<Draft>,
     pending: Pending<Waiting>,
     in_flight: InFlight,
+    /// Brokers that are being dialled.
+    suspects: Vec<Suspect>,
+    dials: FuturesUnordered<BoxFuture<'static, (Suspect, Option<Evidence>)>>,
     entry: Entry,
     /// Why this process must not go on.
     fatal: Option<String>,
@@ -189,7 +196,10 @@ impl Writer {
                         self.follow(*leadership.borrow());
                     }
                 }
-                Some(connection) = closed.recv() => self.heartbeats.connection_closed(connection),
+                Some(connection) = closed.recv() => self.connection_closed(connection),
+                Some((suspect, evidence)) = self.dials.next(), if !self.dials.is_empty() => {
+                    self.dialled(&suspect, evidence);
+                }
                 _ = tick.tick() => self.tick(),
                 _ = balance.tick() => if let Some(rebalance) = rebalance {
                     self.run_operation(Operation::internal("preferred leader", move |context| {
@@ -355,6 +365,30 @@ impl Writer {
             Ok(_) => self.deactivate("an entry had no effect"),
             Err(error) => self.deactivate(&format!("an entry was refused: {error}")),
         }
+    }
+
+    fn connection_closed(&mut self, connection: ConnectionId) {
+        let now_ms = self.clock.monotonic_ms();
+        let Some(draft) = &self.draft else {
+            self.heartbeats.connection_closed(connection);
+            return;
+        };
+        for suspect in fast_detection::suspects(draft.image(), &mut self.heartbeats, connection, now_ms) {
+            if !self.suspects.contains(&suspect) {
+                tracing::info!(broker = suspect.broker_id.0, "connection of a broker ended: dialling it");
+                self.suspects.push(suspect.clone());
+                self.dials.push(Box::pin(dial::dial_until_clear(suspect, self.clock.clone())));
+            }
+        }
+    }
+
+    fn dialled(&mut self, suspect: &Suspect, evidence: Option<Evidence>) {
+        self.suspects.retain(|other| other != suspect);
+        let Some(evidence) = evidence else { return };
+        self.run_operation(Operation::internal("connection refused", move |context| {
+            let (image, now_ms) = (context.image, context.now_ms);
+            fast_detection::fence_refused(image, context.settings, context.heartbeats, evidence, now_ms)
+        }));
     }
 
     /// Sessions that lapsed, and what could not be done before.

@@ -2,6 +2,7 @@
 //! log, and the push of what is committed.
 
 pub mod controller;
+mod dial;
 pub mod listener;
 mod narrate;
 pub mod operation;
