@@ -144,7 +144,11 @@ impl Log {
             self.truncate_fully_and_start_at(Offset(first))?;
             self.log_start = start;
         }
-        let rolled = self.write(&records[..bytes], &batches, now_ms)?;
+        let written = self.write(&records[..bytes], &batches, now_ms);
+        if written.is_err() && self.log_end < self.log_start {
+            self.truncate_fully_and_start_at(Offset(self.log_start))?;
+        }
+        let rolled = written?;
         Ok(AppendInfo {
             first_offset: Offset(first),
             last_offset: Offset(self.log_end - 1),
@@ -215,8 +219,9 @@ impl Log {
     /// Writes checked batches and takes them into indexes, epochs and producer state. Returns whether a
     /// new segment was begun.
     fn write(&mut self, records: &[u8], batches: &[PlacedBatch], now_ms: i64) -> Result<bool, LogError> {
+        let mark = self.mark();
         let result = self.write_groups(records, batches, now_ms);
-        self.failing(result)
+        self.taking_back(mark, result)
     }
 
     fn write_groups(
@@ -229,7 +234,7 @@ impl Log {
         let mut rest = batches;
         while let Some(first) = rest.first() {
             if self.needs_roll(&first.header, now_ms)? {
-                self.roll(first.header.base_offset, now_ms)?;
+                self.roll(self.next_base(&first.header), now_ms)?;
                 rolled = true;
             }
             // As many as fit the segment go with one write.

@@ -1,13 +1,14 @@
 //! Small text files that are replaced as a whole: written beside, synced, renamed over the old one,
 //! and the directory synced, so that a crash leaves the old file or the new one, never none.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use common::ids::{Offset, TopicPartition};
 
+use super::disk;
 use super::error::LogError;
 
 /// Kafka's name for the checkpoint of high watermarks.
@@ -24,26 +25,34 @@ pub(crate) enum Durability {
 
 pub(crate) fn replace_file(path: &Path, content: &[u8], durability: Durability) -> Result<(), LogError> {
     let temporary = path.with_extension("tmp");
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(content)?;
-        if durability == Durability::Power {
-            file.sync_all()?;
-        }
-        drop(file);
-        fs::rename(&temporary, path)?;
-        if durability == Durability::Power
-            && let Some(parent) = path.parent()
-        {
-            sync_directory(parent)?;
-        }
-        Ok(())
-    };
-    write().map_err(|error| LogError::io("write", path, error))
+    let written = write_beside(&temporary, path, content, durability);
+    if written.is_err() {
+        // On a full disk every byte counts; where the disk is broken this fails too.
+        let _ = disk::remove(&temporary);
+    }
+    written
 }
 
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+fn write_beside(
+    temporary: &Path,
+    path: &Path,
+    content: &[u8],
+    durability: Durability,
+) -> Result<(), LogError> {
+    let file = disk::open(temporary)?;
+    disk::set_length(&file, temporary, 0)?;
+    disk::write_at(&file, temporary, content, 0)?;
+    if durability == Durability::Power {
+        disk::sync(&file, temporary)?;
+    }
+    drop(file);
+    disk::rename(temporary, path)?;
+    if durability == Durability::Power
+        && let Some(parent) = path.parent()
+    {
+        disk::sync_directory(parent)?;
+    }
+    Ok(())
 }
 
 /// None where the file does not exist.

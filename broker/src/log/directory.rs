@@ -64,7 +64,7 @@ impl LogDirectory {
     /// The disk failed: everything in the directory is offline until the broker is restarted. Damage to one log's
     /// files is that log's alone.
     pub fn report(&self, error: &LogError) {
-        if matches!(error, LogError::Io { .. }) && self.online.swap(false, Ordering::AcqRel) {
+        if error.is_fatal_to_directory() && self.online.swap(false, Ordering::AcqRel) {
             tracing::error!(directory = %self.path.display(), %error, "log directory failed and is offline");
             (self.on_failure)(self, error);
         }

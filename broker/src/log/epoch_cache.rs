@@ -8,6 +8,7 @@ use std::path::Path;
 use common::ids::{LeaderEpoch, Offset};
 
 use super::checkpoint::{Durability, entries_of, read_text, replace_file};
+use super::disk;
 use super::error::LogError;
 
 pub(crate) const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
@@ -20,9 +21,10 @@ pub(crate) struct EpochCache {
 }
 
 impl EpochCache {
-    pub fn load(log_directory: &Path) -> Result<EpochCache, LogError> {
+    /// None: there is no file.
+    pub fn load(log_directory: &Path) -> Result<Option<EpochCache>, LogError> {
         let path = log_directory.join(EPOCH_CHECKPOINT);
-        let Some(text) = read_text(&path)? else { return Ok(EpochCache::default()) };
+        let Some(text) = read_text(&path)? else { return Ok(None) };
         let mut cache = EpochCache::default();
         for line in entries_of(&path, &text)? {
             let entry = line.split_once(' ').and_then(|(epoch, start)| {
@@ -36,7 +38,7 @@ impl EpochCache {
             }
             cache.entries.push((epoch, start));
         }
-        Ok(cache)
+        Ok(Some(cache))
     }
 
     /// Writes the file if anything changed since.
@@ -52,6 +54,11 @@ impl EpochCache {
         // After a write that a power cut may lose, the next flush has to write again.
         self.dirty = durability == Durability::Process;
         Ok(())
+    }
+
+    /// Until the next `save` an opening log has to take its epochs from the batches.
+    pub fn remove_file(log_directory: &Path) -> Result<(), LogError> {
+        disk::remove(&log_directory.join(EPOCH_CHECKPOINT))
     }
 
     pub fn latest(&self) -> Option<LeaderEpoch> {
@@ -236,7 +243,7 @@ mod tests {
         known.save(directory.path(), Durability::Power).unwrap();
         let path = directory.path().join(EPOCH_CHECKPOINT);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n2\n0 0\n4 20\n");
-        assert_eq!(entries(&EpochCache::load(directory.path()).unwrap()), [(0, 0), (4, 20)]);
+        assert_eq!(entries(&EpochCache::load(directory.path()).unwrap().unwrap()), [(0, 0), (4, 20)]);
         for damaged in ["0\n2\n4 20\n0 0\n", "0\n1\nx 20\n", "0\n2\n0 0\n"] {
             std::fs::write(&path, damaged).unwrap();
             assert!(EpochCache::load(directory.path()).is_err(), "{damaged:?}");

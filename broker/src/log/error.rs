@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
-/// The disk, or what is on it, failed. KAFKA_STORAGE_ERROR; the log's directory goes offline.
+use super::disk;
+
+/// The disk, or what is on it, failed. KAFKA_STORAGE_ERROR; the log's directory goes offline unless
+/// something merely ran out.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
     #[error("{operation} {}: {source}", path.display())]
@@ -28,6 +31,24 @@ pub enum LogError {
 impl LogError {
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> LogError {
         LogError::Io { operation, path: path.to_path_buf(), source: Arc::new(source) }
+    }
+
+    /// Something ran out: space, a quota, descriptors. What was begun has been taken back, nothing is
+    /// damaged, and the log goes on once there is some again. A sync that fails so has lost pages.
+    pub fn is_exhausted(&self) -> bool {
+        const NO_DESCRIPTORS: [i32; 2] =
+            [rustix::io::Errno::MFILE.raw_os_error(), rustix::io::Errno::NFILE.raw_os_error()];
+        let LogError::Io { operation, source, .. } = self else { return false };
+        *operation != disk::SYNC
+            && (matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+            ) || source.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code)))
+    }
+
+    /// Nothing is known any more of what the directory holds: it goes offline.
+    pub fn is_fatal_to_directory(&self) -> bool {
+        matches!(self, LogError::Io { .. }) && !self.is_exhausted()
     }
 
     pub(crate) fn corrupt(path: &Path, reason: impl Into<String>) -> LogError {

@@ -8,6 +8,7 @@
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use super::disk;
 use super::error::LogError;
 use super::lazy_file::LazyFile;
 
@@ -45,7 +46,14 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
 
     pub fn push(&mut self, entry: [u8; ENTRY], path: impl FnOnce() -> PathBuf) -> Result<(), LogError> {
         self.pending.extend_from_slice(&entry);
-        if self.pending.len() >= PENDING_BYTES { self.write_out(path) } else { Ok(()) }
+        if self.pending.len() < PENDING_BYTES {
+            return Ok(());
+        }
+        match self.write_out(path) {
+            // The batches are there, and entries can be built anew: they wait in memory for space.
+            Err(error) if error.is_exhausted() => Ok(()),
+            other => other,
+        }
     }
 
     pub fn entry(&self, index: u32, path: impl FnOnce() -> PathBuf) -> Result<[u8; ENTRY], LogError> {
@@ -87,8 +95,7 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
         let path = path();
         let file = self.file.get(|| path.clone())?;
         if !self.pending.is_empty() {
-            file.write_all_at(&self.pending, u64::from(self.written) * ENTRY as u64)
-                .map_err(|error| LogError::io("write", &path, error))?;
+            disk::write_at(&file, &path, &self.pending, u64::from(self.written) * ENTRY as u64)?;
             self.written += (self.pending.len() / ENTRY) as u32;
             self.pending = Vec::new();
         }
@@ -106,8 +113,7 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
         self.pending = Vec::new();
         let path = path();
         let file = self.file.get(|| path.clone())?;
-        file.set_len(u64::from(entries) * ENTRY as u64)
-            .map_err(|error| LogError::io("truncate", &path, error))?;
+        disk::set_length(&file, &path, u64::from(entries) * ENTRY as u64)?;
         self.written = entries;
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! A file that is opened (and created) when it is first needed, and closed again when nobody has
 //! asked for it for a while: 20,000 partitions must not hold 20,000 descriptors.
 
-use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::disk;
 use super::error::LogError;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl LazyFile {
             return Ok(file.clone());
         }
         let path = path();
-        let file = Arc::new(open(&path)?);
+        let file = Arc::new(disk::open(&path)?);
         *handle = Some(file.clone());
         Ok(file)
     }
@@ -40,14 +40,4 @@ impl LazyFile {
     pub fn close(&self) {
         *self.handle.lock() = None;
     }
-}
-
-fn open(path: &Path) -> Result<File, LogError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(|error| LogError::io("open", path, error))
 }

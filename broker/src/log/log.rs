@@ -46,6 +46,8 @@ pub struct Log {
     pub(super) last_flush_ms: i64,
     /// Files were made or deleted since the directory was synced.
     pub(super) directory_changed: bool,
+    /// Made by this process, and neither its entry in the parent directory nor its identity is durable yet.
+    pub(super) newly_made: bool,
     /// Counts truncations, so that a flush that ran beside one does not raise the recovery point.
     pub(super) truncations: u64,
     pub(super) failed: bool,
@@ -163,9 +165,10 @@ impl Log {
         if self.failed { Err(LogError::Offline { path: self.directory.to_path_buf() }) } else { Ok(()) }
     }
 
-    /// After a failed write nothing is known of the files any more.
+    /// After a failed write nothing is known of the files any more. Where something merely ran out, whoever
+    /// passes the result on has left the log whole.
     pub(super) fn failing<T>(&mut self, result: Result<T, LogError>) -> Result<T, LogError> {
-        if result.is_err() {
+        if result.as_ref().is_err_and(|error| !error.is_exhausted()) {
             self.failed = true;
         }
         result

@@ -1,15 +1,17 @@
 //! Rolling segments, flushing, closing.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::ids::Offset;
 use protocol::record_batch::BatchHeader;
 
-use super::checkpoint::{Durability, sync_directory};
+use super::checkpoint::Durability;
+use super::disk;
 use super::error::LogError;
 use super::log::Log;
+use super::partition_metadata::PartitionMetadata;
 use super::producer_snapshot;
 use super::segment::{MAX_RELATIVE, Segment};
 
@@ -21,22 +23,17 @@ const TIME_ENTRY_BYTES: u32 = 12;
 #[derive(Debug)]
 pub(crate) struct FlushJob {
     files: Vec<(PathBuf, Arc<File>)>,
-    directory: Option<PathBuf>,
+    directories: Vec<PathBuf>,
     up_to: i64,
     truncations: u64,
 }
 
 impl FlushJob {
+    /// Names before contents: a shortened file must not become durable before the removal of what stood
+    /// behind it.
     pub fn run(&self) -> Result<(), LogError> {
-        for (path, file) in &self.files {
-            file.sync_data().map_err(|error| LogError::io("sync", path, error))?;
-        }
-        match &self.directory {
-            Some(directory) => {
-                sync_directory(directory).map_err(|error| LogError::io("sync", directory, error))
-            }
-            None => Ok(()),
-        }
+        self.directories.iter().try_for_each(|directory| disk::sync_directory(directory))?;
+        self.files.iter().try_for_each(|(path, file)| disk::sync(file, path))
     }
 }
 
@@ -66,16 +63,29 @@ impl Log {
         Ok(reference.saturating_sub(active.begun_ms()?) > segment_ms)
     }
 
+    /// Where a segment for this batch begins: at the log end, so that no segment that was only just written
+    /// ends below its successor, unless the batch would be out of reach from there.
+    pub(super) fn next_base(&self, header: &BatchHeader) -> i64 {
+        let reach = header.last_offset() - self.log_end;
+        if reach > MAX_RELATIVE { header.base_offset } else { self.log_end }
+    }
+
     /// Begins a new segment at `base_offset`, which is at or above the log end.
     pub(super) fn roll(&mut self, base_offset: i64, now_ms: i64) -> Result<(), LogError> {
-        if self.active().size_bytes() == 0 {
-            self.active().delete()?;
-            self.segments.pop();
-        } else {
+        let was_empty = self.active().size_bytes() == 0;
+        if !was_empty {
             self.active_mut().finish()?;
         }
-        self.producers.end_offset = Offset(base_offset);
-        self.write_producer_snapshot(Durability::Process)?;
+        let end_offset = std::mem::replace(&mut self.producers.end_offset, Offset(base_offset));
+        if let Err(error) = self.write_producer_snapshot(Durability::Process) {
+            // Nothing has happened yet.
+            self.producers.end_offset = end_offset;
+            return Err(error);
+        }
+        if was_empty {
+            self.active().delete()?;
+            self.segments.pop();
+        }
         self.segments.push(Segment::new(self.directory.clone(), base_offset, now_ms));
         self.recent.clear();
         self.directory_changed = true;
@@ -137,8 +147,15 @@ impl Log {
                 files.extend(self.segments[index].files()?);
             }
         }
-        let directory = std::mem::take(&mut self.directory_changed).then(|| self.directory.to_path_buf());
-        Ok(FlushJob { files, directory, up_to, truncations: self.truncations })
+        let mut directories = Vec::new();
+        if std::mem::take(&mut self.directory_changed) {
+            directories.push(self.directory.to_path_buf());
+        }
+        if !files.is_empty() && std::mem::take(&mut self.newly_made) {
+            files.extend(PartitionMetadata::files(&self.directory)?);
+            directories.extend(self.directory.parent().map(Path::to_path_buf));
+        }
+        Ok(FlushJob { files, directories, up_to, truncations: self.truncations })
     }
 
     /// Second half. A failed sync is final: the kernel may have dropped the pages.

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::config::LogConfig;
 use super::directory::{LogDirectory, LogDirectoryFailure};
+use super::disk;
 use super::error::LogError;
 use super::log::{Log, OpenState};
 use super::partition_metadata::PartitionMetadata;
@@ -176,13 +177,20 @@ impl LogManager {
             // Not in the map, so of another topic, or half made when the broker died.
             self.set_aside(directory, &path, "stray")?;
         }
-        fs::create_dir(&path).map_err(|error| LogError::io("create", &path, error))?;
-        PartitionMetadata { topic_id: id.topic_id, topic_record }.write(&path)?;
-        let state =
-            OpenState { clean_shutdown: true, recovery_point: Offset::ZERO, log_start_offset: Offset::ZERO };
-        let log = Log::open(&path, id.topic_id, config, state, now_ms)?;
-        // A replica that was here under the same id has applied cuts; this one has not.
-        directory.cuts.lock().forget(id)?;
+        disk::create_directory(&path)?;
+        let made = (|| {
+            PartitionMetadata { topic_id: id.topic_id, topic_record }.write(&path)?;
+            let state = OpenState {
+                clean_shutdown: true,
+                recovery_point: Offset::ZERO,
+                log_start_offset: Offset::ZERO,
+            };
+            // A replica that was here under the same id has applied cuts; this one has not.
+            directory.cuts.lock().forget(id)?;
+            Log::open(&path, id.topic_id, config, state, now_ms)
+        })();
+        // Half made, it would only be set aside at the next attempt.
+        let log = made.inspect_err(|_| drop(fs::remove_dir_all(&path)))?;
         let shared = Arc::new(SharedLog::new(id, topic, topic_record, directory.clone(), log, Offset::ZERO));
         directory.logs.fetch_add(1, Ordering::Relaxed);
         let mut logs = self.logs.write();
@@ -206,14 +214,18 @@ impl LogManager {
         guard.set_offline();
         let renamed = self.set_aside(log.directory(), guard.directory(), suffix)?;
         drop(guard);
-        log.directory().cuts.lock().forget(log.id())?;
+        match log.directory().cuts.lock().forget(log.id()) {
+            // A log that comes back under this id has it forgotten before it is used (`create_in`).
+            Err(error) if error.is_exhausted() => {}
+            other => other?,
+        }
         Ok(renamed)
     }
 
     fn set_aside(&self, directory: &LogDirectory, path: &Path, suffix: &str) -> Result<PathBuf, LogError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let renamed = directory.path().join(startup::aside_name(name, suffix));
-        fs::rename(path, &renamed).map_err(|error| LogError::io("rename", path, error))?;
+        disk::rename(path, &renamed)?;
         Ok(renamed)
     }
 

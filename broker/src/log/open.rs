@@ -10,6 +10,7 @@ use common::ids::{Offset, TopicId};
 
 use super::checkpoint::Durability;
 use super::config::LogConfig;
+use super::disk::remove;
 use super::epoch_cache::EpochCache;
 use super::error::LogError;
 use super::log::{Log, OpenState};
@@ -17,7 +18,7 @@ use super::producer_snapshot;
 use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
 use super::recovery::RecoveryReport;
-use super::segment::{LOG, OFFSET_INDEX, Segment, TIME_INDEX, TRANSACTION_INDEX, remove};
+use super::segment::{LOG, OFFSET_INDEX, Segment, TIME_INDEX, TRANSACTION_INDEX};
 
 /// Extensions of files that an interrupted cleaning or deletion left behind.
 const LEFT_BEHIND: [&str; 3] = ["tmp", "cleaned", "deleted"];
@@ -48,6 +49,7 @@ impl Log {
             }
             segments.push(segment);
         }
+        let has_files = !segments.is_empty();
         if segments.is_empty() {
             // A log that never had a batch has no file. One that had must not begin again unnoticed.
             if state.recovery_point > state.log_start_offset {
@@ -71,7 +73,11 @@ impl Log {
                 tracing::warn!(%error, "leader epochs are taken from the batches");
                 (EpochCache::default(), true)
             }
-            other => (other?, false),
+            other => match other? {
+                Some(epochs) => (epochs, false),
+                // Only recovery from the very beginning brings them all back by itself.
+                None => (EpochCache::default(), state.clean_shutdown || state.recovery_point.0 > first),
+            },
         };
         let mut log = Log {
             directory,
@@ -88,6 +94,7 @@ impl Log {
             unflushed_records: 0,
             last_flush_ms: now_ms,
             directory_changed: false,
+            newly_made: !has_files || (!state.clean_shutdown && state.recovery_point.0 <= first),
             truncations: 0,
             failed: false,
             recovery: None,
@@ -135,7 +142,11 @@ impl Log {
         }
         self.epochs.truncate_from_end(Offset(self.log_end));
         self.epochs.truncate_from_start(Offset(self.log_start));
-        self.epochs.save(&self.directory, Durability::Process)?;
+        match self.epochs.save(&self.directory, Durability::Process) {
+            // What the file has on a full disk is below or beside the truth, and is mended as it was now.
+            Err(error) if error.is_exhausted() => {}
+            other => other?,
+        }
         self.drop_snapshots_above(self.log_end)?;
         // Of use are those that segments begin with, and the newest; each orderly stop leaves one more.
         let newest = self.snapshots.last().copied();

@@ -2,11 +2,14 @@
 //! beside it the metadata offset of the topic's record. An id can come back (mirrors create topics
 //! under their source's id), the offset cannot: a directory of the deleted topic is told apart by it.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use common::ids::{MetadataOffset, TopicId};
 
 use super::checkpoint::{Durability, read_text, replace_file};
+use super::disk;
 use super::error::LogError;
 
 const PARTITION_METADATA: &str = "partition.metadata";
@@ -24,6 +27,16 @@ impl PartitionMetadata {
         replace_file(&log_directory.join(TOPIC_RECORD), record.as_bytes(), Durability::Process)?;
         let metadata = format!("version: 0\ntopic_id: {}\n", self.topic_id);
         replace_file(&log_directory.join(PARTITION_METADATA), metadata.as_bytes(), Durability::Process)
+    }
+
+    /// To be synced with a log's first flush; none where the log stands alone, as in tests.
+    pub fn files(log_directory: &Path) -> Result<Vec<(PathBuf, Arc<File>)>, LogError> {
+        [TOPIC_RECORD, PARTITION_METADATA]
+            .map(|name| log_directory.join(name))
+            .into_iter()
+            .filter(|path| path.exists())
+            .map(|path| disk::open(&path).map(|file| (path, Arc::new(file))))
+            .collect()
     }
 
     /// None where a file is missing or unreadable: the directory belongs to no topic that we know.

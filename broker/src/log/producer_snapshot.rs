@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use common::ids::{Offset, ProducerEpoch, ProducerId};
 
 use super::checkpoint::{Durability, replace_file};
+use super::disk;
 use super::error::LogError;
 use super::producer_state::{ProducerEntry, ProducerState, RememberedBatch};
 
@@ -46,7 +47,7 @@ pub(crate) fn load_newest(
             Some(state) => return Ok(Some(state)),
             None => {
                 tracing::warn!(path = %path.display(), "deleting a damaged producer snapshot");
-                fs::remove_file(&path).map_err(|error| LogError::io("delete", &path, error))?;
+                disk::remove(&path)?;
             }
         }
     }
@@ -54,11 +55,7 @@ pub(crate) fn load_newest(
 }
 
 pub(crate) fn remove(log_directory: &Path, offset: Offset) -> Result<(), LogError> {
-    let path = path(log_directory, offset);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("delete", &path, error)),
-        _ => Ok(()),
-    }
+    disk::remove(&path(log_directory, offset))
 }
 
 fn encode(state: &ProducerState) -> Vec<u8> {

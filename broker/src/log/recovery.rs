@@ -11,7 +11,7 @@ use super::error::LogError;
 use super::log::Log;
 use super::producer_state::{BatchContent, ProducerBatch};
 use super::scanner::{SWEEP_BYTES, control_content};
-use super::segment::{LOG, Segment};
+use super::segment::{LOG, MAX_RELATIVE, Segment};
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,7 +83,16 @@ impl Log {
         loop {
             let position = self.segments[index].size_bytes();
             let (header, content) = match reader.read(position, next_offset, limit) {
-                Ok(None) => break,
+                Ok(None) => {
+                    // A power cut may leave a segment's name without what stood before it. (What the
+                    // cleaner has taken out lies below the recovery point.)
+                    let within_reach = limit - base_offset <= MAX_RELATIVE + 1;
+                    if unflushed && within_reach && next_offset < limit {
+                        stopped =
+                            Some(format!("it ends at offset {next_offset}, the next begins at {limit}"));
+                    }
+                    break;
+                }
                 Ok(Some(batch)) => batch,
                 Err(BadBatch::Storage(error)) => return Err(error),
                 Err(BadBatch::Invalid(reason)) => {

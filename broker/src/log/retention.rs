@@ -17,8 +17,7 @@ impl Log {
             return Ok(0);
         }
         let result = self.delete_first(count, now_ms);
-        self.failing(result)?;
-        Ok(count)
+        self.failing(result)
     }
 
     /// How many segments at the front may go.
@@ -53,11 +52,14 @@ impl Log {
         Ok(count)
     }
 
-    fn delete_first(&mut self, count: usize, now_ms: i64) -> Result<(), LogError> {
+    /// Returns how many went: on a full disk the last segment stays, since its successor needs a file.
+    fn delete_first(&mut self, mut count: usize, now_ms: i64) -> Result<usize, LogError> {
         if count == self.segments.len() {
-            self.roll(self.log_end, now_ms)?;
             // The new segment stands for the log from now on, so it has to be found.
-            self.active().create_file()?;
+            match self.roll(self.log_end, now_ms).and_then(|()| self.active().create_file()) {
+                Err(error) if error.is_exhausted() => count -= 1,
+                other => other?,
+            }
         }
         let start = self.segments[count].base_offset();
         for segment in self.segments.drain(..count) {
@@ -74,6 +76,6 @@ impl Log {
         for offset in self.snapshots.drain(..below) {
             producer_snapshot::remove(&self.directory, offset)?;
         }
-        Ok(())
+        Ok(count)
     }
 }

@@ -1,13 +1,12 @@
 //! One segment: a file of batches named by its first offset, with its indexes.
 
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::record_batch::BatchHeader;
 
+use super::disk::{self, remove};
 use super::error::LogError;
 use super::lazy_file::LazyFile;
 use super::offset_index::{OffsetEntry, OffsetIndex};
@@ -141,8 +140,7 @@ impl Segment {
         index_interval_bytes: u32,
     ) -> Result<(), LogError> {
         let file = self.file()?;
-        file.write_all_at(bytes, self.size_bytes)
-            .map_err(|error| LogError::io("write", &self.path(LOG), error))?;
+        disk::write_at(&file, &self.path(LOG), bytes, self.size_bytes)?;
         for header in batches {
             self.note_batch(header, index_interval_bytes)?;
         }
@@ -326,7 +324,11 @@ impl Segment {
                 segment_path(directory, *base_offset, TIME_INDEX)
             })?;
         }
-        self.write_out()
+        match self.write_out() {
+            // They wait in memory for space; what a crash takes of them is built anew.
+            Err(error) if error.is_exhausted() => Ok(()),
+            other => other,
+        }
     }
 
     /// Index entries in memory go to their files.
@@ -364,7 +366,7 @@ impl Segment {
     /// Drops the batches from `position` on; `end_offset` is the first offset that goes.
     pub fn truncate(&mut self, position: u64, end_offset: i64) -> Result<(), LogError> {
         let path = self.path(LOG);
-        self.file()?.set_len(position).map_err(|error| LogError::io("truncate", &path, error))?;
+        disk::set_length(&*self.file()?, &path, position)?;
         self.size_bytes = position;
         let relative = (end_offset - self.base_offset).clamp(0, MAX_RELATIVE) as u32;
         let Segment { directory, base_offset, offsets, times, .. } = self;
@@ -395,10 +397,19 @@ impl Segment {
         Ok(())
     }
 
+    /// What a write that stopped half way has left behind the last batch goes.
+    pub fn cut_torn_end(&self) -> Result<(), LogError> {
+        let path = self.path(LOG);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.len() > self.size_bytes => self.cut_file_to_size(),
+            _ => Ok(()),
+        }
+    }
+
     /// After the indexes were built anew: bytes that are no batch go.
     pub fn cut_file_to_size(&self) -> Result<(), LogError> {
         let path = self.path(LOG);
-        self.file()?.set_len(self.size_bytes).map_err(|error| LogError::io("truncate", &path, error))
+        disk::set_length(&*self.file()?, &path, self.size_bytes)
     }
 
     /// Deletes the files, the log first: indexes without a log are swept away at the next start.
@@ -429,12 +440,5 @@ fn place_of(position: u64, header: &BatchHeader) -> BatchPlace {
         last_offset: header.last_offset(),
         position,
         bytes: header.size_bytes() as u64,
-    }
-}
-
-pub(crate) fn remove(path: &Path) -> Result<(), LogError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("delete", path, error)),
-        _ => Ok(()),
     }
 }

@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 
 use super::checkpoint::{
     Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets,
-    replace_file, sync_directory,
+    replace_file,
 };
 use super::config::LogConfig;
 use super::directory::LogDirectory;
+use super::disk;
 use super::error::LogError;
 use super::log::{Log, OpenState};
 use super::manager::LogManagerConfig;
 use super::partition_metadata::PartitionMetadata;
-use super::segment::remove;
 use super::shared_log::SharedLog;
 
 /// Kafka's name; holds the broker epoch as JSON.
@@ -91,7 +91,7 @@ pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result
         epochs.push(clean.flatten());
         match open_directory(directory, config, clean.is_some(), now_ms, &mut opened) {
             // What was opened of a failed directory is not served.
-            Err(error @ LogError::Io { .. }) => {
+            Err(error) if error.is_fatal_to_directory() => {
                 directory.report(&error);
                 opened.logs.retain(|_, log| log.directory().id() != directory.id());
             }
@@ -145,8 +145,7 @@ fn open_directory(
                 // KAFKA-16814: a directory that names no topic must not stop the broker.
                 let aside = path.join(aside_name(&name, "stray"));
                 tracing::warn!(directory = %entry.path().display(), "partition.metadata is missing; set aside");
-                fs::rename(entry.path(), &aside)
-                    .map_err(|error| LogError::io("rename", &entry.path(), error))?;
+                disk::rename(&entry.path(), &aside)?;
             }
         }
     }
@@ -163,7 +162,7 @@ fn open_directory(
                 }
                 directory.logs.fetch_add(1, Ordering::Relaxed);
             }
-            Some(Err(error @ LogError::Io { .. })) => return Err(error),
+            Some(Err(error)) if error.is_fatal_to_directory() => return Err(error),
             Some(Err(error)) => {
                 tracing::error!(log = %candidate.path.display(), %error, "log is damaged and stays offline");
                 opened.refused.insert(id, error);
@@ -172,8 +171,8 @@ fn open_directory(
         }
     }
     // From now on a crash is a crash.
-    remove(&path.join(CLEAN_SHUTDOWN))?;
-    sync_directory(path).map_err(|error| LogError::io("sync", path, error))
+    disk::remove(&path.join(CLEAN_SHUTDOWN))?;
+    disk::sync_directory(path)
 }
 
 fn open_all(

@@ -1,13 +1,13 @@
 //! `.txnindex`: the aborted transactions whose marker lies in a segment, in the order of their markers.
 //! Readers of committed data drop their batches. The file exists only where something was aborted.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use common::ids::{Offset, ProducerId};
 
+use super::disk;
 use super::error::LogError;
 
 /// Version, producer id, first, last and last stable offset.
@@ -49,15 +49,8 @@ impl TransactionIndex {
 
     /// Aborts are rare: the file is opened, written and closed.
     pub fn push(&mut self, path: &Path, aborted: AbortedTransaction) -> Result<(), LogError> {
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .and_then(|file| {
-                file.write_all_at(&encode(aborted), u64::from(self.entries) * ENTRY_BYTES as u64)
-            })
-            .map_err(|error| LogError::io("write", path, error))?;
+        let file = disk::open(path)?;
+        disk::write_at(&file, path, &encode(aborted), u64::from(self.entries) * ENTRY_BYTES as u64)?;
         self.entries += 1;
         Ok(())
     }
@@ -80,32 +73,22 @@ impl TransactionIndex {
             return Ok(());
         }
         let keep = self.read(path)?.iter().take_while(|aborted| aborted.last_offset < end).count();
-        OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|file| file.set_len((keep * ENTRY_BYTES) as u64))
-            .map_err(|error| LogError::io("truncate", path, error))?;
+        disk::set_length(&disk::open(path)?, path, (keep * ENTRY_BYTES) as u64)?;
         self.entries = keep as u32;
         Ok(())
     }
 
     pub fn clear(&mut self, path: &Path) -> Result<(), LogError> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LogError::io("delete", path, error)),
-            _ => {
-                self.entries = 0;
-                Ok(())
-            }
-        }
+        disk::remove(path)?;
+        self.entries = 0;
+        Ok(())
     }
 
     pub fn sync(&self, path: &Path) -> Result<(), LogError> {
         if self.is_empty() {
             return Ok(());
         }
-        fs::File::open(path)
-            .and_then(|file| file.sync_data())
-            .map_err(|error| LogError::io("sync", path, error))
+        disk::sync(&disk::open(path)?, path)
     }
 }
 

@@ -3,6 +3,7 @@
 use common::ids::Offset;
 
 use super::checkpoint::Durability;
+use super::epoch_cache::EpochCache;
 use super::error::LogError;
 use super::log::Log;
 use super::producer_snapshot;
@@ -26,7 +27,7 @@ impl Log {
         Ok(true)
     }
 
-    fn cut_end(&mut self, target: i64) -> Result<(), LogError> {
+    pub(super) fn cut_end(&mut self, target: i64) -> Result<(), LogError> {
         // From the last one down: a crash in between must leave no hole.
         while self.segments.len() > 1 && self.active().base_offset() > target {
             self.active().delete()?;
@@ -50,8 +51,7 @@ impl Log {
         self.log_end = end;
         self.recovery_point = self.recovery_point.min(end);
         self.epochs.truncate_from_end(Offset(end));
-        // At once: batches that come next bring epochs that contradict the ones just dropped.
-        self.epochs.save(&self.directory, Durability::Process)?;
+        self.save_epochs_after_cut()?;
         self.drop_snapshots_above(end)?;
         self.producers = self.producer_state_at(end)?;
         Ok(())
@@ -70,7 +70,6 @@ impl Log {
             self.segments.pop();
         }
         let segment = Segment::new(self.directory.clone(), start, self.last_flush_ms);
-        segment.create_file()?;
         self.segments.push(segment);
         self.log_start = start;
         self.log_end = start;
@@ -79,13 +78,23 @@ impl Log {
         self.directory_changed = true;
         self.recent.clear();
         self.epochs.clear();
-        self.epochs.save(&self.directory, Durability::Process)?;
+        self.producers = ProducerState::at(Offset(start));
+        self.unflushed_records = 0;
         for offset in std::mem::take(&mut self.snapshots) {
             producer_snapshot::remove(&self.directory, offset)?;
         }
-        self.producers = ProducerState::at(Offset(start));
-        self.unflushed_records = 0;
-        Ok(())
+        self.save_epochs_after_cut()?;
+        self.active().create_file()
+    }
+
+    /// At once: batches that come next bring epochs that contradict the ones just dropped. A file that
+    /// cannot be replaced for want of space is removed: an opening log then takes its epochs from the
+    /// batches.
+    fn save_epochs_after_cut(&mut self) -> Result<(), LogError> {
+        match self.epochs.save(&self.directory, Durability::Process) {
+            Err(error) if error.is_exhausted() => EpochCache::remove_file(&self.directory),
+            other => other,
+        }
     }
 
     /// Forgets epochs that began at the log end and brought no batch: on a mirror the batches to come

@@ -1,7 +1,7 @@
 //! What the log manager does now and then for all logs, and when the broker stops. Everything here
 //! blocks, so it is called from threads that may.
 
-use std::fs::{self, File};
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +12,7 @@ use super::checkpoint::{
     write_offsets,
 };
 use super::directory::LogDirectory;
+use super::disk;
 use super::error::LogError;
 use super::log::Log;
 use super::manager::{LogManager, PendingCut};
@@ -62,13 +63,16 @@ impl LogManager {
                     due
                 };
                 if let Some(up_to) = due {
-                    log.flush_up_to(up_to, false)?;
+                    log.flush_up_to(up_to, false).inspect_err(|_| log.keep_written())?;
                 }
             }
-            self.write_recovery_points(directory)?;
+            // On a full disk the next pass tries again.
+            let again = |_: &LogError| directory.written.store(true, Ordering::Relaxed);
+            self.write_recovery_points(directory).inspect_err(again)?;
         }
         if directory.high_watermark_moved.swap(false, Ordering::Relaxed) {
-            self.write_high_watermarks(directory)?;
+            let again = |_: &LogError| directory.high_watermark_moved.store(true, Ordering::Relaxed);
+            self.write_high_watermarks(directory).inspect_err(again)?;
         }
         Ok(())
     }
@@ -204,10 +208,7 @@ impl LogManager {
                 let log_end = guard.log_end_offset();
                 jobs.push((&pending.log, guard.begin_flush(log_end.0, true)?));
             }
-            let path = directory.path();
-            File::open(path)
-                .and_then(|file| rustix::fs::syncfs(&file).map_err(Into::into))
-                .map_err(|error| LogError::io("sync", path, error))?;
+            disk::sync_file_system(directory.path())?;
             for (log, job) in jobs {
                 log.write().finish_flush(&job, Ok(()))?;
             }

@@ -60,7 +60,8 @@ impl Partition {
             Ok(Progress::Pause) => FollowerOutcome::Pause(request(&inner)),
             Err(error) => {
                 self.fail_storage(&mut inner, &error);
-                FollowerOutcome::Stop
+                // On a full disk the fetcher backs off and tries again.
+                if inner.offline { FollowerOutcome::Stop } else { FollowerOutcome::Pause(request(&inner)) }
             }
         }
     }
@@ -120,18 +121,21 @@ impl Partition {
         }
         info!(partition = %self, ?diverging, log_end_offset = %local.log_end_offset, %target,
             high_watermark = %local.high_watermark, "log diverges from the leader's: truncates");
-        inner.log.write().truncate_to(target)?;
+        let cut = inner.log.write().truncate_to(target);
         let log_end_offset = inner.log.read().log_end_offset();
         self.apply(inner, ReplicaEvent::Truncated { log_end_offset });
-        Ok(Progress::Continue)
+        cut.map(|_| Progress::Continue)
     }
 
     fn restart(&self, inner: &mut Inner, offset: Offset) -> Result<Progress, LogError> {
         info!(partition = %self, log_end_offset = %inner.state.log_end_offset(), %offset,
             "the leader's log starts elsewhere: drops all, starts there");
-        inner.log.write().truncate_fully_and_start_at(offset)?;
-        self.apply(inner, ReplicaEvent::Restarted { offset });
-        Ok(Progress::Continue)
+        let restarted = inner.log.write().truncate_fully_and_start_at(offset);
+        // What runs out there is space for the new files, after the old ones went.
+        if restarted.as_ref().err().is_none_or(LogError::is_exhausted) {
+            self.apply(inner, ReplicaEvent::Restarted { offset });
+        }
+        restarted.map(|()| Progress::Continue)
     }
 }
 

@@ -52,6 +52,9 @@ impl Partition {
         check_mirror_leader(&inner, under)?;
         let restarted = inner.log.write().truncate_fully_and_start_at(offset);
         if let Err(error) = restarted {
+            if error.is_exhausted() {
+                self.apply(&mut inner, ReplicaEvent::Restarted { offset });
+            }
             self.fail_storage(&mut inner, &error);
             return Err(MirrorAppendError::Storage(error));
         }

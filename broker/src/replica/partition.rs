@@ -10,7 +10,7 @@ use common::ids::*;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tracing::{debug, error, info};
+use tracing::{debug, error, info, warn};
 
 use super::append::replicated_result;
 use super::error::{PartitionError, WaitFailure};
@@ -288,8 +288,14 @@ impl Partition {
         if inner.state.is_serving() { Ok(()) } else { Err(PartitionError::NotLeader) }
     }
 
-    /// Disk errors end this replica's service: what is on disk is not known any more.
+    /// Disk errors end this replica's service, and that of its directory: what is on disk is not known any
+    /// more. Where something merely ran out the log is whole, and whoever asked is refused.
     pub(super) fn fail_storage(&self, inner: &mut Inner, error: &LogError) {
+        if error.is_exhausted() {
+            warn!(partition = %self, %error, "refused");
+            return;
+        }
+        inner.log.directory().report(error);
         error!(partition = %self, %error, "log failed");
         self.go_offline(inner);
     }

@@ -1,6 +1,7 @@
 //! Tests of whole logs; those of single parts stand beside the parts.
 
 mod appending;
+mod crash_points;
 mod cut_points;
 mod dump;
 mod managing;
