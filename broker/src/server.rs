@@ -283,6 +283,8 @@ fn start_replicas(
             u64::try_from(config.log_retention_check_interval_ms).unwrap_or(300_000),
         ),
         topic_settings: topic_settings::resolver(config.clone()),
+        replication_rates: topic_settings::replication_rates(config.clone()),
+        rack_aware_reads: config.replica_selector_is_rack_aware,
     };
     let deps = ReplicaController::new(channel.clone(), control.clone());
     let replicas = ReplicaManager::new(

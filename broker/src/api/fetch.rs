@@ -13,7 +13,9 @@ use protocol::fetch::{Piece, RecordsPlaceholder, encode_fetch_response_frame};
 use protocol::messages::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
 };
-use protocol::messages::{FetchRequest, FetchResponse, ProducerId as WireProducerId, TopicName};
+use protocol::messages::{
+    BrokerId as WireBrokerId, FetchRequest, FetchResponse, ProducerId as WireProducerId, TopicName,
+};
 use tracing::error;
 
 use super::context::RequestContext;
@@ -26,6 +28,7 @@ use crate::replica::fetch_session::{FetchPartition, FetchReader, FetchedPartitio
 use crate::replica::read::{Isolation, ReadResult};
 
 const FIRST_VERSION_WITH_SESSION: i16 = 7;
+const FIRST_VERSION_WITH_RACK: i16 = 11;
 const FIRST_VERSION_WITH_TOPIC_ID: i16 = 13;
 const FIRST_VERSION_WITH_REPLICA_STATE: i16 = 15;
 const READ_COMMITTED: i8 = 1;
@@ -43,13 +46,14 @@ pub async fn handle(
         SessionMetadata::NONE
     };
     let (partitions, forgotten) = asked(request, version);
+    let is_follower = matches!(params.reader, FetchReader::Follower { .. });
     let answer = replicas.fetch(params, session, partitions, forgotten).await;
 
     let image = replicas.image();
     let mut encoder = Encoder {
         image: &image,
         listener_name: context.listener_name(),
-        is_follower: matches!(params.reader, FetchReader::Follower { .. }),
+        is_follower,
         leaders: CurrentLeaders::default(),
         topics: Vec::new(),
         slices: Vec::new(),
@@ -86,6 +90,8 @@ fn params(request: &FetchRequest, version: i16) -> FetchParams {
         } else {
             FetchReader::Consumer(isolation)
         },
+        // Before racks were known a consumer would not understand that a follower answers.
+        rack: (replica_id < 0 && version >= FIRST_VERSION_WITH_RACK).then(|| request.rack_id.clone()),
         min_bytes: usize::try_from(request.min_bytes).unwrap_or(0),
         max_bytes: usize::try_from(request.max_bytes).unwrap_or(0),
         max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)),
@@ -192,6 +198,9 @@ fn found(partition: i32, read: ReadResult) -> (PartitionData, Option<LogSlice>) 
         .with_high_watermark(read.high_watermark.0)
         .with_last_stable_offset(read.last_stable_offset.0)
         .with_log_start_offset(read.log_start_offset.0);
+    if let Some(replica) = read.preferred_read_replica {
+        data.preferred_read_replica = WireBrokerId(replica.0);
+    }
     if let Some(diverging) = read.diverging {
         data.diverging_epoch =
             EpochEndOffset::default().with_epoch(diverging.epoch.0).with_end_offset(diverging.end_offset.0);

@@ -229,18 +229,24 @@ impl Fetcher {
                     self.session.set(answered.id, position);
                 }
                 FollowerOutcome::Pause(_) => self.pause(answered.id),
+                FollowerOutcome::Throttled(wait) => self.pause_for(answered.id, wait),
                 FollowerOutcome::Stop => self.forget(answered.id),
             }
         }
     }
 
     fn pause(&mut self, id: TopicIdPartition) {
+        let Some(followed) = self.followed.get_mut(&id) else { return };
+        let pause = pause_ms(followed.attempt, FIRST_PAUSE_MS, self.context.config.backoff_ms, random());
+        followed.attempt = followed.attempt.saturating_add(1);
+        self.pause_for(id, Duration::from_millis(pause));
+    }
+
+    fn pause_for(&mut self, id: TopicIdPartition, pause: Duration) {
         self.session.remove(id);
         let Some(followed) = self.followed.get_mut(&id) else { return };
         followed.asked = None;
-        let pause = pause_ms(followed.attempt, FIRST_PAUSE_MS, self.context.config.backoff_ms, random());
-        followed.attempt = followed.attempt.saturating_add(1);
-        if followed.resume_at.replace(Instant::now() + Duration::from_millis(pause)).is_none() {
+        if followed.resume_at.replace(Instant::now() + pause).is_none() {
             self.paused += 1;
         }
     }

@@ -22,7 +22,7 @@ use crate::coordinator::{CoordinatorLog, CoordinatorLogError, CoordinatorLogs};
 use crate::log::AppendOrigin;
 use crate::metadata::{ControllerChannel, MetadataCache};
 use crate::replica::manager::{AppendOptions, Waiting};
-use crate::replica::read::{Isolation, ReadRequest, Reader};
+use crate::replica::read::{Isolation, ReadFrom, ReadRequest, Reader};
 use crate::replica::{
     AppendFailure, MirrorAppendError as ReplicaMirrorError, Partition, ReadFailure, ReplicaManager,
     WaitFailure,
@@ -138,6 +138,7 @@ impl LocalPartition for Partition {
     fn read(&self, from: Offset, upper: Offset, max_bytes: usize) -> Result<Bytes, LocalReadError> {
         let request = ReadRequest {
             reader: Reader::Consumer(Isolation::ReadUncommitted),
+            from: ReadFrom::Leader,
             fetch_offset: from,
             leader_epoch: None,
             max_bytes,

@@ -47,8 +47,10 @@ impl ReplicaManager {
         self.update_mirror_facts(delta, after);
         self.apply_cuts(&hosted);
         self.context.image.store(after.clone());
-        self.take_roles(hosted);
+        // Before the roles: whoever left the ISR under a raised `min.insync.replicas` is still eligible,
+        // so the high watermark must not pass it under the old one.
         self.update_settings(delta, after, &mut settings);
+        self.take_roles(hosted);
     }
 
     /// At start: a directory of a topic that is gone, or whose id came back, is never live (decision 3).
@@ -147,14 +149,15 @@ impl ReplicaManager {
             config: settings.log.clone(),
         };
         let log = self.log_manager.create(placement, self.context.clock.now_ms())?;
-        let settings = self.replica_settings(settings);
-        Ok(Arc::new(Partition::new(
+        let partition = Partition::new(
             replica.id,
             replica.topic.name.clone(),
             log,
-            settings,
+            self.replica_settings(settings),
             self.context.clone(),
-        )))
+        );
+        self.set_throttled(&partition, settings);
+        Ok(Arc::new(partition))
     }
 
     /// Before any role: whether clients may write, and whether the epoch cache follows the batches.
@@ -289,6 +292,12 @@ impl ReplicaManager {
     fn update_settings(&self, delta: &MetadataDelta, image: &MetadataImage, settings: &mut SettingsByTopic) {
         let brokers_changed = delta.everything
             || delta.configs.iter().any(|resource| resource.resource_type == ConfigResourceType::Broker);
+        if brokers_changed {
+            let rates = (self.context.config.replication_rates)(image);
+            let now_ms = self.context.clock.monotonic_ms();
+            self.context.leader_throttle.lock().set_rate(rates.leader, now_ms);
+            self.context.follower_throttle.lock().set_rate(rates.follower, now_ms);
+        }
         let topics: Vec<TopicId> = if brokers_changed {
             let hosted: BTreeSet<TopicId> = self.partitions.read().keys().map(|id| id.topic_id).collect();
             hosted.into_iter().collect()
@@ -303,6 +312,7 @@ impl ReplicaManager {
                 let Some(partition) = self.partition(TopicIdPartition::new(topic.id, index)) else {
                     continue;
                 };
+                self.set_throttled(&partition, &resolved);
                 let mut inner = partition.lock();
                 let changed = **inner.log.read().config() != *resolved.log;
                 if changed {
@@ -312,6 +322,13 @@ impl ReplicaManager {
                 partition.apply(&mut inner, event);
             }
         }
+    }
+
+    fn set_throttled(&self, partition: &Partition, settings: &TopicSettings) {
+        let (number, local) = (partition.id().partition, self.broker_id());
+        let mut inner = partition.lock();
+        inner.leader_throttled = settings.leader_throttled.contains(number, local);
+        inner.follower_throttled = settings.follower_throttled.contains(number, local);
     }
 
     fn topic_settings(

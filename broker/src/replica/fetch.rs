@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::ids::*;
 use parking_lot::Mutex;
-use protocol::ErrorCode;
+use protocol::{ErrorCode, StrBytes};
 use tokio::time::{Instant, sleep_until};
 
 use super::error::PartitionError;
@@ -16,9 +16,11 @@ use super::partition::Partition;
 use super::purgatory::FetchWatch;
 use super::session_cache::Owner;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct FetchParams {
     pub reader: FetchReader,
+    /// The consumer's rack, empty where it has none; `None`: it reads from leaders only (KIP-392).
+    pub rack: Option<StrBytes>,
     pub min_bytes: usize,
     pub max_bytes: usize,
     pub max_wait: Duration,
@@ -101,10 +103,11 @@ impl ReplicaManager {
                 break;
             }
             context.with(FetchSet::register);
+            let wake_at = gathered.unthrottled_at.map_or(deadline, |at| at.min(deadline));
             tokio::select! {
                 biased;
                 () = watch.arrived() => {}
-                () = sleep_until(deadline) => {}
+                () = sleep_until(wake_at) => gathered.keep_throttled(&watch),
             }
         }
         self.finish(&context, gathered)
@@ -126,7 +129,10 @@ impl ReplicaManager {
                     continue;
                 }
                 let room = params.max_bytes.saturating_sub(others);
-                let Some(fetched) = set.visit(slot, self, params.reader, room, others == 0) else { continue };
+                let Some(fetched) = set.visit(slot, self, params, room, others == 0) else { continue };
+                if let Some(wait_ms) = fetched.throttled_ms() {
+                    gathered.throttle(slot, wait_ms);
+                }
                 is_ready |= fetched.is_urgent() || (tells_news && set.has_news(slot, &fetched));
                 gathered.put(slot, fetched);
             }
@@ -134,7 +140,7 @@ impl ReplicaManager {
         })
     }
 
-    fn finish(&self, context: &FetchContext, gathered: Gathered) -> FetchAnswer {
+    fn finish(&self, context: &FetchContext, mut gathered: Gathered) -> FetchAnswer {
         let session_id = match context {
             FetchContext::Single(..) => 0,
             FetchContext::Session { id, .. } => *id,
@@ -143,6 +149,7 @@ impl ReplicaManager {
         for slot in &gathered.skipped {
             watch.keep(*slot);
         }
+        gathered.keep_throttled(watch);
         let mut partitions = Vec::with_capacity(gathered.fetched.len());
         context.with(|set| {
             for (slot, fetched) in gathered.fetched {
@@ -290,12 +297,27 @@ struct Gathered {
     fetched: Vec<(u32, FetchedPartition)>,
     places: HashMap<u32, usize>,
     skipped: Vec<u32>,
+    /// Held back by a throttle until then.
+    throttled: Vec<u32>,
+    unthrottled_at: Option<Instant>,
     bytes: usize,
 }
 
 impl Gathered {
     fn bytes_of(&self, slot: u32) -> usize {
         self.places.get(&slot).and_then(|place| self.fetched.get(*place)).map_or(0, |(_, f)| f.len())
+    }
+
+    fn throttle(&mut self, slot: u32, wait_ms: u64) {
+        let at = Instant::now() + Duration::from_millis(wait_ms);
+        self.unthrottled_at = Some(self.unthrottled_at.map_or(at, |earlier| earlier.min(at)));
+        self.throttled.push(slot);
+    }
+
+    /// Queues them for another look.
+    fn keep_throttled(&mut self, watch: &FetchWatch) {
+        self.unthrottled_at = None;
+        self.throttled.drain(..).for_each(|slot| watch.keep(slot));
     }
 
     fn put(&mut self, slot: u32, fetched: FetchedPartition) {

@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 use protocol::messages::TopicName;
 
 use super::error::{PartitionError, ReadFailure};
+use super::fetch::FetchParams;
 use super::manager::ReplicaManager;
 use super::partition::Partition;
 use super::purgatory::{FetchWatch, Interest};
-use super::read::{Isolation, ReadRequest, ReadResult, Reader};
+use super::read::{Isolation, ReadFrom, ReadRequest, ReadResult, Reader};
 
 /// A partition as the client names it: by topic id from Fetch 13 on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +67,13 @@ impl FetchedPartition {
 
     /// An answer that the reader should have at once.
     pub(super) fn is_urgent(&self) -> bool {
-        self.result.as_ref().map_or(true, |result| result.diverging.is_some())
+        self.result
+            .as_ref()
+            .map_or(true, |result| result.diverging.is_some() || result.preferred_read_replica.is_some())
+    }
+
+    pub(super) fn throttled_ms(&self) -> Option<u64> {
+        self.result.as_ref().ok()?.throttled_ms
     }
 }
 
@@ -162,13 +169,14 @@ impl FetchSet {
         &mut self,
         slot: u32,
         manager: &ReplicaManager,
-        reader: FetchReader,
+        params: &FetchParams,
         max_bytes: usize,
         min_one_batch: bool,
     ) -> Option<FetchedPartition> {
         let known = self.slots.get_mut(slot as usize)?.as_mut()?;
         let request = ReadRequest {
-            reader: match reader {
+            from: params.rack.as_ref().map_or(ReadFrom::Leader, |rack| ReadFrom::Nearest { rack }),
+            reader: match params.reader {
                 FetchReader::Consumer(isolation) => Reader::Consumer(isolation),
                 FetchReader::Follower { broker_id, broker_epoch } => Reader::Follower {
                     broker_id,

@@ -1,5 +1,7 @@
 //! What a fetcher does with a partition that follows.
 
+use std::time::Duration;
+
 use common::ids::*;
 use tracing::{debug, info, warn};
 
@@ -18,6 +20,8 @@ pub enum FollowerOutcome {
     Continue(PartitionRequest),
     /// Fetch again from here after a pause.
     Pause(PartitionRequest),
+    /// The same, because a throttle says so.
+    Throttled(Duration),
     /// It no longer follows under that epoch, or its directory failed: metadata says what is next.
     Stop,
 }
@@ -56,7 +60,10 @@ impl Partition {
             }
         };
         match applied {
-            Ok(Progress::Continue) => FollowerOutcome::Continue(request(&inner)),
+            Ok(Progress::Continue) => match self.follower_throttle_wait(&inner, answer, records.len()) {
+                Some(wait) => FollowerOutcome::Throttled(wait),
+                None => FollowerOutcome::Continue(request(&inner)),
+            },
             Ok(Progress::Pause) => FollowerOutcome::Pause(request(&inner)),
             Err(error) => {
                 self.fail_storage(&mut inner, &error);
@@ -64,6 +71,20 @@ impl Partition {
                 if inner.offline { FollowerOutcome::Stop } else { FollowerOutcome::Pause(request(&inner)) }
             }
         }
+    }
+
+    /// Counts what came; one that has all that is committed does not wait.
+    fn follower_throttle_wait(&self, inner: &Inner, answer: &LeaderAnswer, bytes: usize) -> Option<Duration> {
+        if !inner.follower_throttled {
+            return None;
+        }
+        let now_ms = self.context.clock.monotonic_ms();
+        let mut throttle = self.context.follower_throttle.lock();
+        throttle.record(bytes, now_ms);
+        if inner.state.log_end_offset() >= answer.high_watermark {
+            return None;
+        }
+        throttle.wait_ms(now_ms).map(Duration::from_millis)
     }
 
     fn append_fetched(

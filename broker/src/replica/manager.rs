@@ -22,6 +22,7 @@ use super::partition::Partition;
 use super::purgatory::{FetchWatch, ProduceWait};
 use super::session_cache::{SessionCache, SessionLimits};
 use super::state::{IsrOutcome, ReplicaEvent};
+use super::throttle::{Throttle, ThrottledReplicas, UNLIMITED};
 use crate::fetcher::leader_endpoint::LeaderConnector;
 use crate::fetcher::{FetcherConfig, FetcherManager};
 use crate::log::{AppendInfo, AppendOrigin, LogConfig, LogManager};
@@ -31,7 +32,25 @@ use crate::log::{AppendInfo, AppendOrigin, LogConfig, LogManager};
 pub struct TopicSettings {
     pub log: Arc<LogConfig>,
     pub min_insync_replicas: usize,
+    /// `leader.replication.throttled.replicas` and `follower.replication.throttled.replicas`
+    pub leader_throttled: Arc<ThrottledReplicas>,
+    pub follower_throttled: Arc<ThrottledReplicas>,
 }
+
+/// Bytes a second of throttled replicas, as this broker's dynamic configuration has them now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicationRates {
+    pub leader: i64,
+    pub follower: i64,
+}
+
+impl Default for ReplicationRates {
+    fn default() -> Self {
+        ReplicationRates { leader: UNLIMITED, follower: UNLIMITED }
+    }
+}
+
+pub type ResolveReplicationRates = Arc<dyn Fn(&MetadataImage) -> ReplicationRates + Send + Sync>;
 
 /// Resolves a topic's configuration (topic, then dynamic and static broker configs).
 pub type ResolveTopicSettings = Arc<dyn Fn(&MetadataImage, &str) -> TopicSettings + Send + Sync>;
@@ -52,6 +71,9 @@ pub struct ReplicaManagerConfig {
     /// `log.retention.check.interval.ms`
     pub retention_check_interval: Duration,
     pub topic_settings: ResolveTopicSettings,
+    pub replication_rates: ResolveReplicationRates,
+    /// `replica.selector.class` sends consumers to replicas in their rack (KIP-392).
+    pub rack_aware_reads: bool,
 }
 
 /// Partitions over all fetch sessions: bounds their memory at some tens of MiB.
@@ -66,6 +88,8 @@ pub(super) struct Context {
     /// The newest image that has been applied to the partitions.
     pub(super) image: ArcSwap<MetadataImage>,
     pub(super) isr_queue: IsrQueue,
+    pub(super) leader_throttle: Mutex<Throttle>,
+    pub(super) follower_throttle: Mutex<Throttle>,
     /// Fetch sessions of followers, to be woken when one should ask again.
     followers: Mutex<HashMap<BrokerId, Vec<Weak<FetchWatch>>>>,
 }
@@ -199,6 +223,8 @@ impl ReplicaManager {
             deps,
             image: ArcSwap::from_pointee(MetadataImage::default()),
             isr_queue: IsrQueue::default(),
+            leader_throttle: Mutex::default(),
+            follower_throttle: Mutex::default(),
             followers: Mutex::new(HashMap::new()),
         });
         Arc::new(ReplicaManager {

@@ -16,11 +16,13 @@ pub mod mirrored;
 pub mod partition;
 pub mod purgatory;
 pub mod read;
+mod read_replica;
 pub mod session_cache;
 pub mod state;
 mod tasks;
 #[cfg(test)]
 mod tests;
+pub mod throttle;
 
 pub use deps::{IsrProposalItem, LossCut, ReplicaDeps};
 pub use error::{AppendFailure, MirrorAppendError, PartitionError, ReadFailure, WaitFailure};

@@ -69,6 +69,9 @@ pub(super) struct Inner {
     pub(super) mirroring: bool,
     /// Clients may write (decision 14).
     pub(super) writable: bool,
+    /// An operator throttles this replica: as the leader, and as a follower.
+    pub(super) leader_throttled: bool,
+    pub(super) follower_throttled: bool,
     pub(super) watchers: Watchers,
     pub(super) waiters: ProduceWaiters,
     /// Raised by whatever a fetch could see.
@@ -96,6 +99,8 @@ impl Partition {
             offline: false,
             mirroring: false,
             writable: true,
+            leader_throttled: false,
+            follower_throttled: false,
             watchers: Watchers::default(),
             waiters: ProduceWaiters::default(),
             version: 0,
@@ -273,6 +278,19 @@ impl Partition {
 
     /// Leads under exactly this epoch, and serves.
     pub(super) fn check_leader(inner: &Inner, expected: Option<LeaderEpoch>) -> Result<(), PartitionError> {
+        Partition::check_epoch(inner, expected)?;
+        if inner.state.is_serving() { Ok(()) } else { Err(PartitionError::NotLeader) }
+    }
+
+    /// May be read from under exactly this epoch: leads and serves, or follows.
+    pub(super) fn check_readable(inner: &Inner, expected: Option<LeaderEpoch>) -> Result<(), PartitionError> {
+        if matches!(inner.state.role(), Role::Follower { .. }) {
+            return Partition::check_epoch(inner, expected);
+        }
+        Partition::check_leader(inner, expected)
+    }
+
+    fn check_epoch(inner: &Inner, expected: Option<LeaderEpoch>) -> Result<(), PartitionError> {
         if inner.offline {
             return Err(PartitionError::Offline);
         }
@@ -285,7 +303,7 @@ impl Partition {
                 return Err(PartitionError::UnknownLeaderEpoch { asked, current });
             }
         }
-        if inner.state.is_serving() { Ok(()) } else { Err(PartitionError::NotLeader) }
+        Ok(())
     }
 
     /// Disk errors end this replica's service, and that of its directory: what is on disk is not known any

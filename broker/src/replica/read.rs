@@ -4,6 +4,7 @@ use common::ids::*;
 
 use super::error::{PartitionError, ReadFailure};
 use super::partition::{Inner, Partition};
+use super::read_replica::nearest;
 use super::state::{FollowerFetch, LeaderState, ReplicaEvent};
 use crate::fetcher::fetch_state::DivergingEpoch;
 use crate::log::{AbortedTransaction, ActiveProducer, LogSlice, TimestampedOffset};
@@ -28,9 +29,20 @@ pub enum Reader {
     },
 }
 
+/// Which replica a consumer may read from (KIP-392).
 #[derive(Clone, Copy, Debug)]
-pub struct ReadRequest {
+pub enum ReadFrom<'a> {
+    Leader,
+    /// Any replica answers; the leader names one in the consumer's rack. An empty rack names none.
+    Nearest {
+        rack: &'a str,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct ReadRequest<'a> {
     pub reader: Reader,
+    pub from: ReadFrom<'a>,
     pub fetch_offset: Offset,
     /// The leader epoch that the reader knows.
     pub leader_epoch: Option<LeaderEpoch>,
@@ -48,6 +60,10 @@ pub struct ReadResult {
     pub log_start_offset: Offset,
     /// For readers of committed data.
     pub aborted: Option<Vec<AbortedTransaction>>,
+    /// The consumer should ask this replica instead.
+    pub preferred_read_replica: Option<BrokerId>,
+    /// Nothing was read because of a throttle: worth another look after so many milliseconds.
+    pub throttled_ms: Option<u64>,
     /// Of the partition at this read: tells a watch whether anything came between.
     pub(super) version: u64,
 }
@@ -63,13 +79,26 @@ impl ReadResult {
 }
 
 impl Partition {
-    /// Reads from the leader. A follower's fetch tells the state how far it is, before it is answered:
+    /// Reads from the leader, or for a consumer that allows it from a follower, up to the high watermark
+    /// that it knows: above it nothing comes yet, above its log end it is out of range, and the consumer
+    /// asks the leader (as Kafka does it). A follower's fetch tells the state how far it is, before it is answered:
     /// so the answer carries the high watermark that this very fetch may have moved.
-    pub fn read(&self, request: &ReadRequest) -> Result<ReadResult, ReadFailure> {
+    pub fn read(&self, request: &ReadRequest<'_>) -> Result<ReadResult, ReadFailure> {
         let mut inner = self.lock();
-        Partition::check_leader(&inner, request.leader_epoch)?;
+        match request.from {
+            ReadFrom::Leader => Partition::check_leader(&inner, request.leader_epoch)?,
+            ReadFrom::Nearest { rack } => {
+                Partition::check_readable(&inner, request.leader_epoch)?;
+                if let Some(nearest) = self.nearest_replica(&inner, rack, request.fetch_offset) {
+                    return Ok(ReadResult { preferred_read_replica: Some(nearest), ..position(&inner) });
+                }
+            }
+        }
         if let Some(diverging) = self.follower_position(&mut inner, request)? {
             return Ok(ReadResult { diverging: Some(diverging), ..position(&inner) });
+        }
+        if let Some(wait_ms) = self.leader_throttle_wait_ms(&inner, request) {
+            return Ok(ReadResult { throttled_ms: Some(wait_ms), ..position(&inner) });
         }
         let mut result = position(&inner);
         let upper = match request.reader {
@@ -85,14 +114,38 @@ impl Partition {
                 None => Vec::new(),
             });
         }
+        if inner.leader_throttled && matches!(request.reader, Reader::Follower { .. }) {
+            let now_ms = self.context.clock.monotonic_ms();
+            self.context.leader_throttle.lock().record(result.len(), now_ms);
+        }
         Ok(result)
+    }
+
+    /// Only a leader sends consumers elsewhere, and only where that is configured.
+    fn nearest_replica(&self, inner: &Inner, rack: &str, offset: Offset) -> Option<BrokerId> {
+        let leader = inner.state.leader().filter(|_| self.context.config.rack_aware_reads)?;
+        let image = self.context.image.load();
+        let rack_of =
+            |broker: BrokerId| image.brokers.get(&broker).filter(|broker| !broker.fenced)?.rack.as_deref();
+        nearest(rack, self.context.local, offset, leader.follower_views(), rack_of)
+    }
+
+    fn leader_throttle_wait_ms(&self, inner: &Inner, request: &ReadRequest<'_>) -> Option<u64> {
+        match request.reader {
+            Reader::Follower { broker_id, .. }
+                if inner.leader_throttled && !inner.state.isr().contains(&broker_id) =>
+            {
+                self.context.leader_throttle.lock().wait_ms(self.context.clock.monotonic_ms())
+            }
+            _ => None,
+        }
     }
 
     /// Checks that the follower's log is a prefix of ours, and notes how far it is.
     fn follower_position(
         &self,
         inner: &mut Inner,
-        request: &ReadRequest,
+        request: &ReadRequest<'_>,
     ) -> Result<Option<DivergingEpoch>, ReadFailure> {
         let Reader::Follower { broker_id, broker_epoch, log_start_offset, last_fetched_epoch } =
             request.reader
@@ -247,6 +300,8 @@ fn position(inner: &Inner) -> ReadResult {
         last_stable_offset: log.last_stable_offset(high_watermark),
         log_start_offset: log.log_start_offset(),
         aborted: None,
+        preferred_read_replica: None,
+        throttled_ms: None,
         version: inner.version,
     }
 }

@@ -4,5 +4,7 @@ mod apis;
 mod cluster;
 mod cuts;
 mod fetching;
+mod read_replicas;
 mod replication;
 mod scale;
+mod throttling;

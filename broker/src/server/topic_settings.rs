@@ -9,7 +9,10 @@ use common::metadata::MetadataImage;
 use common::metadata::record::ConfigResourceType;
 
 use crate::log::{LogConfig, TimestampType};
-use crate::replica::manager::{ResolveTopicSettings, TopicSettings};
+use crate::replica::manager::{
+    ReplicationRates, ResolveReplicationRates, ResolveTopicSettings, TopicSettings,
+};
+use crate::replica::throttle::ThrottledReplicas;
 
 /// The levels of one topic's values in an image.
 pub fn sources<'a>(
@@ -62,6 +65,24 @@ pub fn resolver(config: Arc<BrokerConfig>) -> ResolveTopicSettings {
         TopicSettings {
             log: Arc::new(log_config(&resolved, config.producer_id_expiration_ms)),
             min_insync_replicas: usize::try_from(resolved.min_insync_replicas).unwrap_or(1),
+            leader_throttled: Arc::new(ThrottledReplicas::parse(&resolved.leader_throttled_replicas)),
+            follower_throttled: Arc::new(ThrottledReplicas::parse(&resolved.follower_throttled_replicas)),
         }
+    })
+}
+
+/// This broker's replication throttles.
+pub fn replication_rates(config: Arc<BrokerConfig>) -> ResolveReplicationRates {
+    Arc::new(move |image| {
+        let level = |name: &str| image.config(ConfigResourceType::Broker, name).map(|configs| &**configs);
+        // What does not fit together with the file is reported where dynamic configuration is applied.
+        let own = config.node_id.to_string();
+        config.with_dynamic(level(&own), level("")).map_or_else(
+            |_| ReplicationRates::default(),
+            |config| ReplicationRates {
+                leader: config.leader_replication_throttled_rate,
+                follower: config.follower_replication_throttled_rate,
+            },
+        )
     })
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::ids::BrokerId;
 
+use super::broker_keys::RACK_AWARE_SELECTOR;
 use super::controller_keys::CONTROLLER_CONFIGS;
 use super::definition::{ConfigDef, Dynamic};
 use super::error::{ConfigError, Warning, nearest_key};
@@ -66,6 +67,10 @@ pub struct BrokerConfig {
     pub replica_high_watermark_checkpoint_interval_ms: i64,
     pub replica_lag_time_max_ms: i64,
     pub replica_socket_timeout_ms: i32,
+    /// `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
+    pub replica_selector_is_rack_aware: bool,
+    pub leader_replication_throttled_rate: i64,
+    pub follower_replication_throttled_rate: i64,
 
     pub connections_max_idle_ms: i64,
     pub fetch_max_bytes: i32,
@@ -144,6 +149,10 @@ impl BrokerConfig {
                 .number("replica.high.watermark.checkpoint.interval.ms")?,
             replica_lag_time_max_ms: reader.number("replica.lag.time.max.ms")?,
             replica_socket_timeout_ms: reader.number("replica.socket.timeout.ms")?,
+            replica_selector_is_rack_aware: reader.non_empty_text("replica.selector.class")?
+                == Some(RACK_AWARE_SELECTOR),
+            leader_replication_throttled_rate: reader.number("leader.replication.throttled.rate")?,
+            follower_replication_throttled_rate: reader.number("follower.replication.throttled.rate")?,
             connections_max_idle_ms: reader.number("connections.max.idle.ms")?,
             fetch_max_bytes: reader.number("fetch.max.bytes")?,
             max_connections: reader.number("max.connections")?,

@@ -5,6 +5,10 @@ use super::definition::{ConfigDef, ValueType, types};
 pub(super) const METRICS_LISTENER: &str =
     "Where /metrics, /livez and /readyz are served over HTTP, as host:port. Absent means not at all.";
 
+/// Kafka's names for the choices of `replica.selector.class`, which here are built in.
+const LEADER_SELECTOR: &str = "org.apache.kafka.common.replica.LeaderSelector";
+pub(super) const RACK_AWARE_SELECTOR: &str = "org.apache.kafka.common.replica.RackAwareReplicaSelector";
+
 /// In the order of their names, Kafka's first.
 pub static BROKER_CONFIGS: &[ConfigDef] = &[
     ConfigDef::new(
@@ -132,6 +136,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         "The largest answer to a fetch.",
     ),
     ConfigDef::new(
+        "follower.replication.throttled.rate",
+        types::NATURAL_LONG,
+        Some("9223372036854775807"),
+        "Bytes a second that this broker fetches as a follower of throttled replicas.",
+    )
+    .cluster_wide(),
+    ConfigDef::new(
         "initial.broker.registration.timeout.ms",
         types::POSITIVE_INT,
         Some("60000"),
@@ -143,6 +154,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         None,
         "The listener that brokers use among themselves.",
     ),
+    ConfigDef::new(
+        "leader.replication.throttled.rate",
+        types::NATURAL_LONG,
+        Some("9223372036854775807"),
+        "Bytes a second that this broker sends as the leader of throttled replicas.",
+    )
+    .cluster_wide(),
     ConfigDef::new(
         "listener.security.protocol.map",
         ValueType::String,
@@ -564,6 +582,12 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::POSITIVE_LONG,
         Some("30000"),
         "A follower that was not at the log end for this long leaves the ISR.",
+    ),
+    ConfigDef::new(
+        "replica.selector.class",
+        ValueType::OneOf(&["", LEADER_SELECTOR, RACK_AWARE_SELECTOR]),
+        None,
+        "Which replica a consumer is sent to: the leader, or with RackAwareReplicaSelector one in its rack.",
     ),
     ConfigDef::new(
         "replica.socket.receive.buffer.bytes",

@@ -170,7 +170,6 @@ pub(super) static KNOWN_UNUSED: &[&str] = &[
     "remote.log.storage.manager.class.name",
     "remote.log.storage.manager.class.path",
     "remote.log.storage.manager.impl.prefix",
-    "replica.selector.class",
     "replication.quota.window.num",
     "replication.quota.window.size.seconds",
     "sasl.client.callback.handler.class",

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use common::ids::*;
 
 use super::{Assignment, Ignored, IsrOutcome, ReplicaEffect, ReplicaState, Role};
+use crate::replica::read_replica::FollowerView;
 
 /// How long the high watermark waits for a follower that has caught up but is not in the ISR yet.
 /// Without the wait a busy leader that is alone in its ISR would move its high watermark away from
@@ -173,6 +174,18 @@ impl LeaderState {
         followers.fold(own_log_start_offset, Offset::min)
     }
 
+    /// Followers that have fetched under this leader epoch.
+    pub fn follower_views(&self) -> impl Iterator<Item = FollowerView> + '_ {
+        self.followers.iter().filter_map(|(broker_id, progress)| {
+            Some(FollowerView {
+                broker_id: *broker_id,
+                log_start_offset: progress.log_start_offset?,
+                log_end_offset: progress.log_end_offset?,
+                last_caught_up_ms: progress.last_caught_up_ms,
+            })
+        })
+    }
+
     pub fn follower_log_end_offset(&self, follower: BrokerId) -> Option<Offset> {
         self.followers.get(&follower)?.log_end_offset
     }
@@ -337,6 +350,12 @@ impl ReplicaState {
             IsrOutcome::Committed { isr, leader_epoch: committed_under, partition_epoch: epoch } => {
                 if committed_under != self.leader_epoch || epoch <= self.partition_epoch {
                     return vec![ReplicaEffect::Ignored(Ignored::StaleEpoch)];
+                }
+                if self.isr.iter().any(|member| !isr.contains(member)) {
+                    // Whoever left may be eligible under a `min.insync.replicas` that this broker has not
+                    // heard of yet: the high watermark waits for the metadata log, which tells both in
+                    // their order.
+                    return effects;
                 }
                 leader.pending = None;
                 self.partition_epoch = epoch;

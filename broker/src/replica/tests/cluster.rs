@@ -26,7 +26,8 @@ use crate::client::{ConnectOptions, Connection};
 use crate::fetcher::FetcherConfig;
 use crate::fetcher::leader_endpoint::BrokerConnector;
 use crate::log::{AppendOrigin, LogConfig, LogManager, LogManagerConfig};
-use crate::replica::manager::{IsrAnswer, TopicSettings};
+use crate::replica::manager::{IsrAnswer, ReplicationRates, TopicSettings};
+use crate::replica::throttle::{ThrottledReplicas, UNLIMITED};
 use crate::replica::*;
 
 pub const TOPIC: &str = "orders";
@@ -116,7 +117,7 @@ impl Cluster {
                 port: port.parse().expect("port"),
                 security_protocol: 0,
             }],
-            rack: None,
+            rack: Some(format!("rack-{}", broker.id)),
             directories: vec![broker.directory],
             inter_broker_endpoint: 0,
         }]);
@@ -252,6 +253,33 @@ impl Cluster {
         }
     }
 
+    pub fn set_config(&self, resource_type: ConfigResourceType, name: &str, key: &str, value: Option<&str>) {
+        self.commit(vec![MetadataRecord::Config {
+            resource: ConfigResource { resource_type, name: name.into() },
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+        }]);
+    }
+
+    /// Takes a broker out of the ISR of partition 0 for as long as it is fenced.
+    pub fn fence(&self, broker: i32, fenced: bool) {
+        let image = self.image();
+        let broker_epoch = image.brokers[&BrokerId(broker)].broker_epoch;
+        let mut records = vec![MetadataRecord::BrokerChange {
+            broker_id: BrokerId(broker),
+            broker_epoch,
+            fenced: Some(fenced),
+            in_controlled_shutdown: None,
+        }];
+        if let (true, Some(partition)) = (fenced, image.partition(id(0))) {
+            let mut isr = partition.registration.isr.clone();
+            isr.retain(|member| *member != BrokerId(broker));
+            records
+                .push(Cluster::change(0, PartitionChange { isr: Some(isr), ..PartitionChange::default() }));
+        }
+        self.commit(records);
+    }
+
     fn alter_partition(&self, broker: BrokerId, proposals: Vec<IsrProposalItem>) {
         let mut answers = Vec::new();
         for item in proposals {
@@ -384,10 +412,31 @@ async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Clus
         fetch_session_eviction_ms: 120_000,
         checkpoint_interval: Duration::from_secs(3600),
         retention_check_interval: Duration::from_secs(3600),
-        topic_settings: Arc::new(move |_, _| TopicSettings {
-            log: log_config.clone(),
-            min_insync_replicas: min_isr,
+        topic_settings: Arc::new(move |image, topic| {
+            let listed = |key: &str| {
+                let value = image.config(ConfigResourceType::Topic, topic).and_then(|map| map.get(key));
+                let items: Vec<String> =
+                    value.into_iter().flat_map(|v| v.split(',')).map(str::to_owned).collect();
+                Arc::new(ThrottledReplicas::parse(&items))
+            };
+            TopicSettings {
+                log: log_config.clone(),
+                min_insync_replicas: min_isr,
+                leader_throttled: listed("leader.replication.throttled.replicas"),
+                follower_throttled: listed("follower.replication.throttled.replicas"),
+            }
         }),
+        replication_rates: Arc::new(|image| {
+            let rate = |key: &str| {
+                let value = image.config(ConfigResourceType::Broker, "").and_then(|map| map.get(key));
+                value.and_then(|value| value.parse().ok()).unwrap_or(UNLIMITED)
+            };
+            ReplicationRates {
+                leader: rate("leader.replication.throttled.rate"),
+                follower: rate("follower.replication.throttled.rate"),
+            }
+        }),
+        rack_aware_reads: true,
     };
     let connector = BrokerConnector { client_id: format!("broker-{id}"), options: ConnectOptions::default() };
     let replicas = ReplicaManager::new(

@@ -34,7 +34,11 @@ async fn produce(connection: &mut Connection, version: i16, partition: i32, acks
 }
 
 /// A consumer's fetch of partitions and offsets.
-fn fetch_request(session: (i32, i32), partitions: &[(i32, i64)], max_wait_ms: i32) -> FetchRequest {
+pub(super) fn fetch_request(
+    session: (i32, i32),
+    partitions: &[(i32, i64)],
+    max_wait_ms: i32,
+) -> FetchRequest {
     let wanted = |(partition, offset): &(i32, i64)| {
         FetchPartition::default()
             .with_partition(*partition)
@@ -55,7 +59,7 @@ fn fetch_request(session: (i32, i32), partitions: &[(i32, i64)], max_wait_ms: i3
         .with_topics(if partitions.is_empty() { Vec::new() } else { vec![topic] })
 }
 
-async fn fetch(connection: &mut Connection, version: i16, request: FetchRequest) -> FetchResponse {
+pub(super) async fn fetch(connection: &mut Connection, version: i16, request: FetchRequest) -> FetchResponse {
     match connection.call(Request::Fetch(request), version).await.expect("answer") {
         Response::Fetch(response) => response,
         other => panic!("{other:?}"),
@@ -63,7 +67,7 @@ async fn fetch(connection: &mut Connection, version: i16, request: FetchRequest)
 }
 
 /// Partition, error, high watermark, records' length of each partition of an answer.
-fn summary(response: &FetchResponse) -> Vec<(i32, i16, i64, usize)> {
+pub(super) fn summary(response: &FetchResponse) -> Vec<(i32, i16, i64, usize)> {
     let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
     partitions
         .map(|p| {
