@@ -11,7 +11,7 @@ use common::metadata::record::Endpoint;
 use common::network::{self, InFlightBytes, Limits};
 use common::storage::{self, DirectoryLock, StorageError};
 use common::task::TaskGroup;
-use common::telemetry::{Metrics, serve_http};
+use common::telemetry::{Metrics, Status, serve_http};
 use protocol::frame::MAX_REQUEST_BYTES;
 use protocol::proto::controller::controller_server::ControllerServer as ControllerService;
 use protocol::proto::controller::peers_server::PeersServer;
@@ -169,9 +169,8 @@ impl ControllerServer {
             });
         }
         if let Some((bound, _)) = http {
-            let (status, raft) = (context.controller.status(), raft.clone());
-            let readiness = move || ready(&status.borrow(), raft.has_contact());
-            tasks.spawn("metrics listener", serve_http(bound, all_metrics, readiness, shutdown));
+            let status = StatusPages { context: context.clone() };
+            tasks.spawn("metrics listener", serve_http(bound, all_metrics, status, shutdown));
         }
         tracing::info!(
             node = context.node_id.0,
@@ -231,6 +230,20 @@ impl ControllerServer {
                 Err(_) => tracing::info!("leadership not handed over in time"),
             }
         }
+    }
+}
+
+struct StatusPages {
+    context: Arc<ApiContext>,
+}
+
+impl Status for StatusPages {
+    fn readiness(&self) -> Result<(), String> {
+        ready(&self.context.controller.status().borrow(), self.context.raft.has_contact())
+    }
+
+    fn metadata(&self) -> String {
+        self.context.image().describe_position()
     }
 }
 

@@ -15,6 +15,10 @@ const BROKER_PORT: u16 = 9092;
 const CONTROLLER_PORT: u16 = 9190;
 const QUORUM_PORT: u16 = 9290;
 const METRICS_PORT: u16 = 9390;
+/// Listeners for brokers alone, where links are wanted.
+const INTERNAL_PORT: u16 = 9590;
+/// From a listener to the front of its link.
+const FRONT: u16 = 1000;
 /// Controllers are nodes 101, 102, ...; brokers 1, 2, ...
 const FIRST_CONTROLLER: i32 = 101;
 
@@ -25,11 +29,42 @@ pub struct ClusterSpec {
     pub brokers: i32,
     /// Lines for every node's properties file; they win over the defaults below.
     pub properties: BTreeMap<String, String>,
+    /// Log directories elsewhere than in the cluster's own directory.
+    pub data: BTreeMap<i32, PathBuf>,
+    /// Everybody is reached through the front of a link that the test provides (`Cluster::links`).
+    pub linked: bool,
+}
+
+/// What goes over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkKind {
+    /// Clients to a broker.
+    Clients,
+    /// The other brokers to a broker.
+    Brokers,
+    /// Brokers and other controllers to a controller.
+    Quorum,
+}
+
+/// One listener behind a link.
+#[derive(Clone, Debug)]
+pub struct LinkAddress {
+    pub kind: LinkKind,
+    pub node: i32,
+    /// The address that others know.
+    pub front: String,
+    pub back: String,
 }
 
 impl ClusterSpec {
     pub fn new(controllers: i32, brokers: i32) -> ClusterSpec {
-        ClusterSpec { controllers, brokers, properties: BTreeMap::new() }
+        ClusterSpec {
+            controllers,
+            brokers,
+            properties: BTreeMap::new(),
+            data: BTreeMap::new(),
+            linked: false,
+        }
     }
 
     pub fn with(mut self, key: &str, value: &str) -> ClusterSpec {
@@ -95,11 +130,13 @@ impl Cluster {
             NodeKind::Controller => format!("controller-{id}"),
             NodeKind::Broker => format!("broker-{id}"),
         });
-        fs::create_dir_all(path.join("data"))?;
+        let data = self.data_directory_of(id, &path);
+        fs::create_dir_all(&path)?;
+        fs::create_dir_all(&data)?;
         let mut lines: BTreeMap<String, String> = BTreeMap::new();
         let mut set = |key: &str, value: String| lines.insert(key.to_owned(), value);
         set("node.id", id.to_string());
-        set("log.dirs", path.join("data").display().to_string());
+        set("log.dirs", data.display().to_string());
         set("controller.quorum.voters", self.voters());
         let replicas = self.spec.brokers.clamp(1, 3);
         set("default.replication.factor", replicas.to_string());
@@ -121,7 +158,24 @@ impl Cluster {
                 set("metrics.listener", format!("{host}:{}", METRICS_PORT + 50 + index));
             }
             NodeKind::Broker => {
-                set("listeners", format!("PLAINTEXT://{}", self.broker_address(id)));
+                let (clients, internal) = (BROKER_PORT + id as u16 - 1, INTERNAL_PORT + id as u16);
+                let listeners = |front: u16| match self.spec.linked {
+                    false => format!("PLAINTEXT://{host}:{clients}"),
+                    true => format!(
+                        "PLAINTEXT://{host}:{},INTERNAL://{host}:{}",
+                        clients + front,
+                        internal + front
+                    ),
+                };
+                set("listeners", listeners(0));
+                if self.spec.linked {
+                    set("advertised.listeners", listeners(FRONT));
+                    set("inter.broker.listener.name", "INTERNAL".to_owned());
+                    set(
+                        "listener.security.protocol.map",
+                        "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT".to_owned(),
+                    );
+                }
                 set("metrics.listener", format!("{host}:{}", METRICS_PORT + id as u16));
             }
         }
@@ -145,8 +199,9 @@ impl Cluster {
     }
 
     fn voters(&self) -> String {
+        let port = QUORUM_PORT + if self.spec.linked { FRONT } else { 0 };
         let voter =
-            |index: i32| format!("{}@{}:{}", FIRST_CONTROLLER + index, self.host, QUORUM_PORT + index as u16);
+            |index: i32| format!("{}@{}:{}", FIRST_CONTROLLER + index, self.host, port + index as u16);
         (0..self.spec.controllers).map(voter).collect::<Vec<_>>().join(",")
     }
 
@@ -275,10 +330,33 @@ impl Cluster {
         format!("{}:{}", self.host, QUORUM_PORT + (id - FIRST_CONTROLLER) as u16)
     }
 
-    /// The Kafka addresses of all brokers.
+    /// The Kafka addresses of all brokers, as clients know them.
     pub fn bootstrap(&self) -> String {
-        let addresses: Vec<_> = self.brokers().into_iter().map(|id| self.broker_address(id)).collect();
+        let fronts = self.links().into_iter().filter(|link| link.kind == LinkKind::Clients);
+        let addresses: Vec<_> = match self.spec.linked {
+            true => fronts.map(|link| link.front).collect(),
+            false => self.brokers().into_iter().map(|id| self.broker_address(id)).collect(),
+        };
         addresses.join(",")
+    }
+
+    /// Every listener that links stand before, whether or not they do.
+    pub fn links(&self) -> Vec<LinkAddress> {
+        let link = |kind, node, port: u16| LinkAddress {
+            kind,
+            node,
+            front: format!("{}:{}", self.host, port + FRONT),
+            back: format!("{}:{port}", self.host),
+        };
+        let mut links = Vec::new();
+        for id in self.brokers() {
+            links.push(link(LinkKind::Clients, id, BROKER_PORT + id as u16 - 1));
+            links.push(link(LinkKind::Brokers, id, INTERNAL_PORT + id as u16));
+        }
+        for id in self.controllers() {
+            links.push(link(LinkKind::Quorum, id, QUORUM_PORT + (id - FIRST_CONTROLLER) as u16));
+        }
+        links
     }
 
     /// The Kafka addresses of all controllers.
@@ -291,7 +369,11 @@ impl Cluster {
     /// A node's log directory.
     pub fn data_directory(&self, id: i32) -> PathBuf {
         let node = &self.nodes[&id];
-        node.properties.parent().unwrap_or(Path::new("/")).join("data")
+        self.data_directory_of(id, node.properties.parent().unwrap_or(Path::new("/")))
+    }
+
+    fn data_directory_of(&self, id: i32, node: &Path) -> PathBuf {
+        self.spec.data.get(&id).cloned().unwrap_or_else(|| node.join("data"))
     }
 
     /// A node's properties file.

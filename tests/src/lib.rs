@@ -1,9 +1,11 @@
 //! Whole clusters of real processes, for tests: start them, break them, look at what they hold.
 
+pub mod chaos;
 pub mod client;
 pub mod cluster;
 pub mod eventually;
 pub mod foreign;
+pub mod history;
 pub mod http;
 pub mod interop;
 pub mod kafka;

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use common::config::BrokerConfig;
-use common::ids::BrokerEpoch;
+use common::ids::{BrokerEpoch, BrokerId};
 use common::network::{self, InFlightBytes, Limits};
 use common::task::TaskGroup;
-use common::telemetry::{Metrics, serve_http};
+use common::telemetry::{Metrics, Status, serve_http};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -61,22 +61,35 @@ pub(super) async fn serve_metrics(
     let failed = |source| StartError::Listen { address: address.to_string(), source };
     let listener = network::bind(&address.host, address.port).await.map_err(failed)?;
     let local = listener.local_addr().map_err(failed)?;
-    let (cache, channel, broker_id) = (cache.clone(), channel.clone(), config.node_id);
-    let readiness = move || {
-        let epoch = channel.broker_epoch();
+    let status = StatusPages { cache: cache.clone(), channel: channel.clone(), broker_id: config.node_id };
+    group.spawn("metrics-http", serve_http(listener, metrics, status, group.shutdown_token()));
+    Ok(Some(local))
+}
+
+struct StatusPages {
+    cache: Arc<MetadataCache>,
+    channel: Arc<ControllerChannel>,
+    broker_id: BrokerId,
+}
+
+impl Status for StatusPages {
+    fn readiness(&self) -> Result<(), String> {
+        let epoch = self.channel.broker_epoch();
         if epoch == BrokerEpoch(-1) {
             return Err("not registered with a controller yet".to_owned());
         }
-        let image = cache.image();
+        let image = self.cache.image();
         if image.offset.0 < epoch.0 {
             return Err("catching up with the metadata".to_owned());
         }
-        if is_unfenced(&image, broker_id, epoch) {
+        if is_unfenced(&image, self.broker_id, epoch) {
             Ok(())
         } else {
             Err("fenced by the controller".to_owned())
         }
-    };
-    group.spawn("metrics-http", serve_http(listener, metrics, readiness, group.shutdown_token()));
-    Ok(Some(local))
+    }
+
+    fn metadata(&self) -> String {
+        self.cache.image().describe_position()
+    }
 }

@@ -73,6 +73,11 @@ impl MetadataImage {
     pub fn digest(&self) -> u64 {
         digest(self.offset, self.term, &records(self))
     }
+
+    /// One line for people and tests who compare nodes.
+    pub fn describe_position(&self) -> String {
+        format!("offset {} term {} digest {:016x}\n", self.offset, self.term.0, self.digest())
+    }
 }
 
 fn digest(offset: MetadataOffset, term: Term, records: &[MetadataRecord]) -> u64 {

@@ -1,4 +1,4 @@
-//! `/metrics`, `/livez` and `/readyz` over HTTP/1.1: one GET a connection, everything bounded.
+//! `/metrics`, `/livez`, `/readyz` and `/metadata` over HTTP/1.1: one GET a connection, everything bounded.
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,23 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_CONNECTIONS: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown`. `readiness` says why the process is not ready; it must not block.
-pub async fn serve_http<R>(listener: TcpListener, metrics: Metrics, readiness: R, shutdown: CancellationToken)
-where
-    R: Fn() -> Result<(), String> + Send + Sync + 'static,
-{
-    let readiness = Arc::new(readiness);
+/// What a daemon tells of itself beside its metrics; nothing here may block.
+pub trait Status: Send + Sync + 'static {
+    /// Why the process is not ready.
+    fn readiness(&self) -> Result<(), String>;
+    /// How far it has replayed the metadata log, with the digest of what that gave: equal on all nodes at
+    /// one offset.
+    fn metadata(&self) -> String;
+}
+
+/// Serves until `shutdown`.
+pub async fn serve_http(
+    listener: TcpListener,
+    metrics: Metrics,
+    status: impl Status,
+    shutdown: CancellationToken,
+) {
+    let status = Arc::new(status);
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -41,10 +52,10 @@ where
         };
         match accepted {
             Ok((slot, stream)) => {
-                let (metrics, readiness) = (metrics.clone(), readiness.clone());
+                let (metrics, status) = (metrics.clone(), status.clone());
                 connections.spawn(async move {
                     let _slot = slot;
-                    match tokio::time::timeout(TIMEOUT, answer(stream, &metrics, &*readiness)).await {
+                    match tokio::time::timeout(TIMEOUT, answer(stream, &metrics, &*status)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => tracing::debug!("a scrape failed: {error}"),
                         Err(_) => tracing::debug!("a scrape took too long"),
@@ -59,11 +70,7 @@ where
     }
 }
 
-async fn answer(
-    mut stream: TcpStream,
-    metrics: &Metrics,
-    readiness: &(dyn Fn() -> Result<(), String> + Send + Sync),
-) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, metrics: &Metrics, status: &impl Status) -> io::Result<()> {
     let Some(head) = read_head(&mut stream).await? else {
         return respond(&mut stream, &Response::plain("431 Request Header Fields Too Large", ""), true).await;
     };
@@ -85,11 +92,12 @@ async fn answer(
             body: metrics.encode(),
         },
         "/livez" => Response::plain("200 OK", "ok\n"),
-        "/readyz" => match readiness() {
+        "/readyz" => match status.readiness() {
             Ok(()) => Response::plain("200 OK", "ok\n"),
             Err(reason) => Response::plain("503 Service Unavailable", format!("{reason}\n")),
         },
-        _ => Response::plain("404 Not Found", "/metrics, /livez or /readyz\n"),
+        "/metadata" => Response::plain("200 OK", status.metadata()),
+        _ => Response::plain("404 Not Found", "/metrics, /livez, /readyz or /metadata\n"),
     };
     respond(&mut stream, &response, with_body).await
 }
@@ -143,12 +151,23 @@ mod tests {
 
     use super::*;
 
+    struct Ready(Arc<AtomicBool>);
+
+    impl Status for Ready {
+        fn readiness(&self) -> Result<(), String> {
+            if self.0.load(Ordering::SeqCst) { Ok(()) } else { Err("fenced".to_owned()) }
+        }
+
+        fn metadata(&self) -> String {
+            "offset 7\n".to_owned()
+        }
+    }
+
     async fn start(ready: Arc<AtomicBool>) -> (SocketAddr, CancellationToken, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let readiness = move || if ready.load(Ordering::SeqCst) { Ok(()) } else { Err("fenced".to_owned()) };
-        let server = tokio::spawn(serve_http(listener, Metrics::new(), readiness, shutdown.clone()));
+        let server = tokio::spawn(serve_http(listener, Metrics::new(), Ready(ready), shutdown.clone()));
         (address, shutdown, server)
     }
 
@@ -175,6 +194,7 @@ mod tests {
         assert!(get("/readyz").await.starts_with("HTTP/1.1 200 "));
         let metrics = get("/metrics?x=y").await;
         assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
+        assert!(get("/metadata").await.ends_with("\r\n\r\noffset 7\n"));
         assert!(get("/etc/passwd").await.starts_with("HTTP/1.1 404 "));
         let head = ask(address, "HEAD /livez HTTP/1.1\r\n\r\n").await;
         assert!(head.contains("Content-Length: 3\r\n") && head.ends_with("\r\n\r\n"), "{head}");

@@ -5,7 +5,7 @@ mod logging;
 mod metrics;
 mod reason;
 
-pub use http::serve_http;
+pub use http::{Status, serve_http};
 pub use logging::{LogFormat, init_logging};
 pub use metrics::{Metrics, RequestMetrics};
 pub use reason::reason;
