@@ -7,4 +7,5 @@ mod metadata;
 mod mirror;
 mod operation;
 mod quorum;
+mod replication;
 mod support;

@@ -4,7 +4,7 @@
 mod mirror;
 mod records;
 mod side;
-mod slots;
+pub mod slots;
 mod writer;
 
 use std::time::Duration;

@@ -52,9 +52,13 @@ impl Side {
 
     /// Without waiting, and without room of its own.
     pub fn launch(spec: ClusterSpec) -> Result<Side> {
-        let cluster = Cluster::start(spec)?;
+        Ok(Side::of(Cluster::start(spec)?))
+    }
+
+    /// A cluster that a test has started in a way of its own.
+    pub fn of(cluster: Cluster) -> Side {
         let client = Client::new(&cluster.bootstrap());
-        Ok(Side { cluster, client, paused: BTreeSet::new(), _room: None })
+        Side { cluster, client, paused: BTreeSet::new(), _room: None }
     }
 
     pub async fn await_start(&mut self) -> Result<()> {

@@ -13,7 +13,7 @@ use crate::process::run;
 
 const JAVA_CHECKS: &str = "^(broker-api-versions|cluster-id|features|metadata-quorum|topics-.*|\
     verifiable-producer|seed-1|producer-perf|get-offsets|configs-alter|configs-describe|delete-records|\
-    log-dirs)$";
+    log-dirs|leader-election)$";
 /// Less than the scenarios' own limits.
 const LIMIT: Duration = Duration::from_secs(400);
 
