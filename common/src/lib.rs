@@ -14,3 +14,4 @@ pub mod network;
 pub mod storage;
 pub mod task;
 pub mod telemetry;
+pub mod topic_name;

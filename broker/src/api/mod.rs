@@ -11,7 +11,6 @@ pub mod context;
 mod current_leader;
 pub mod delete_records;
 pub mod describe_cluster;
-pub mod describe_configs;
 pub mod describe_log_dirs;
 pub mod describe_producers;
 pub mod describe_topic_partitions;
@@ -31,6 +30,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Buf, Bytes, BytesMut};
+use common::config::describe_response::{self, Describer};
 use common::ids::BrokerId;
 use common::network::{Chunk, ConnectionInfo, Handler, Reply};
 use common::telemetry::RequestMetrics;
@@ -181,7 +181,8 @@ async fn dispatch(
         ),
         Request::DescribeConfigs(request) => {
             let (image, config) = (broker.metadata.image(), broker.config.current());
-            send(context, describe_configs::handle(&image, &config, &request))
+            let describer = Describer::Broker { id: broker.broker_id.0, file: &config.properties };
+            send(context, describe_response::respond(&image, describer, &request))
         }
         Request::DescribeTopicPartitions(request) => {
             match describe_topic_partitions::handle(

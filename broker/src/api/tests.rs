@@ -261,3 +261,39 @@ fn resources_with_a_configuration() {
     assert_eq!(names(vec![99], 1).0, ErrorCode::UnsupportedVersion.code());
     assert_eq!(names(vec![], 1).1.len(), 2 + 2 + 2 + 1);
 }
+
+#[test]
+fn eligible_leader_replicas_show_in_describe_topic_partitions() {
+    let mut image = image();
+    let ids = |ids: &[i32]| Some(ids.iter().map(|id| BrokerId(*id)).collect::<Vec<_>>());
+    let batch = MetadataBatch {
+        term: Term(1),
+        offset: image.offset.next(),
+        predecessor_term: image.term,
+        timestamp_ms: 0,
+        records: vec![MetadataRecord::PartitionChange {
+            topic_id: id(1),
+            partition: 0,
+            change: PartitionChange {
+                isr: ids(&[1]),
+                elr: ids(&[3]),
+                last_known_elr: ids(&[2]),
+                ..PartitionChange::default()
+            },
+        }],
+    };
+    image.apply(&batch, &mut MetadataDelta::default()).expect("applies");
+    let alpha = TopicRequest::default().with_name(TopicName("alpha".into()));
+    let request =
+        DescribeTopicPartitionsRequest::default().with_topics(vec![alpha]).with_response_partition_limit(10);
+    let response = describe_topic_partitions::handle(&image, &request, "PLAINTEXT").expect("valid");
+    let wire = |ids: &[i32]| Some(ids.iter().map(|id| (*id).into()).collect::<Vec<_>>());
+    let shown = response.topics[0]
+        .partitions
+        .iter()
+        .map(|partition| (partition.eligible_leader_replicas.clone(), partition.last_known_elr.clone()));
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [(wire(&[3]), wire(&[2])), (wire(&[]), wire(&[])), (wire(&[]), wire(&[]))]
+    );
+}

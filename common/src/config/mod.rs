@@ -11,6 +11,7 @@ pub mod controller;
 mod controller_keys;
 pub mod definition;
 pub mod describe;
+pub mod describe_response;
 pub mod error;
 mod known_keys;
 pub mod listener;

@@ -89,6 +89,42 @@ fn isr_changes_are_fenced_in_every_way() {
     );
 }
 
+/// B2 of the fault list: a broker has restarted, and what its earlier life sent arrives afterwards.
+#[test]
+fn b02_requests_of_an_earlier_incarnation_change_nothing() {
+    let mut image = image();
+    let old = |broker: i32, image: &MetadataImage| Sender {
+        broker_id: BrokerId(broker),
+        broker_epoch: epoch_of(image, broker),
+    };
+    // The leader restarts: its own late AlterPartition and heartbeat.
+    let (leader, late) = (old(1, &image), proposal(&image, &[1, 2]));
+    let mut again = register(1, None);
+    if let MetadataRecord::RegisterBroker { incarnation_id, .. } = &mut again {
+        *incarnation_id = IncarnationId(uuid::Uuid::from_u128(77));
+    }
+    replay(&mut image, vec![again]);
+    let refused = alter_partitions(&image, &settings(), leader, std::slice::from_ref(&late));
+    assert_eq!(refused.unwrap_err().code, ErrorCode::StaleBrokerEpoch);
+    for (want_fence, want_shutdown) in [(false, false), (true, false), (false, true)] {
+        let beat = crate::control::broker::Heartbeat {
+            sender: leader,
+            metadata_offset: image.offset,
+            want_fence,
+            want_shutdown,
+        };
+        let refused = crate::control::broker::heartbeat(&image, &settings(), beat);
+        assert_eq!(refused.unwrap_err().code, ErrorCode::StaleBrokerEpoch);
+    }
+    // A follower restarts: the leader saw its earlier life in sync (KIP-903).
+    let mut image = self::image();
+    let seen = proposal(&image, &[1, 2, 3]);
+    replay(&mut image, vec![register(2, None)]);
+    let epoch = epoch_of(&image, 2);
+    replay(&mut image, vec![fence(2, epoch.0, false)]);
+    assert_eq!(alter(&image, seen).unwrap_err(), ErrorCode::IneligibleReplica);
+}
+
 #[test]
 fn only_the_leader_changes_the_isr() {
     let image = image();

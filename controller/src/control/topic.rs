@@ -7,6 +7,7 @@ use common::ids::*;
 use common::metadata::record::*;
 use common::metadata::{MetadataImage, MetadataRecord};
 use common::mirror_state::{MIRROR_NAME_CONFIG, MIRROR_STATE_TOPIC};
+pub use common::topic_name::{MAX_TOPIC_NAME_LENGTH, has_legal_characters};
 use protocol::error_code::ErrorCode;
 
 use super::placement::{PlacementSeed, PlacementSpec, place};
@@ -16,7 +17,6 @@ use super::{ControlError, config};
 
 /// As Kafka: one request makes at most so many partitions.
 pub const MAX_PARTITIONS_PER_REQUEST: usize = 10_000;
-pub const MAX_TOPIC_NAME_LENGTH: usize = 249;
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// One topic of CreateTopics.
@@ -358,11 +358,6 @@ pub fn validate_topic_name(name: &str) -> Result<(), ControlError> {
         return Ok(());
     };
     refuse(ErrorCode::InvalidTopicException, reason)
-}
-
-/// The characters of topic names, and of mirror names.
-pub fn has_legal_characters(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 /// Metric names cannot tell `.` from `_`, so Kafka refuses topics that differ only there.

@@ -53,7 +53,7 @@ pub fn scenarios() -> Vec<Scenario> {
         "chain", 180, chain::run, "Kafka to Kagami to Kagami, transactions carried along";
         "tools-kcat", 240, tools::kcat, "kcat's round trips in every codec";
         "tools-java", 420, tools::java, "Kafka's own tools";
-        "tools-replication", 300, tools_replication::replication, "Kafka's tools move replicas, elect leaders, change configurations";
+        "tools-replication", 600, tools_replication::replication, "Kafka's tools move replicas, elect leaders, change configurations";
         "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
         "kill-loop", 400, kill_loop, "kill -9 of every process in turn under acks=all load";
         "bad-input", 180, bad_input::run, "what no client should send";

@@ -172,6 +172,15 @@ impl Cluster {
         }
     }
 
+    /// The broker comes back after a long absence: it gets all that it has missed as one snapshot.
+    pub fn load_snapshot(&self, broker: i32) {
+        let broker = self.broker(broker);
+        let mut applied = broker.applied.lock();
+        let image = self.image();
+        broker.replicas.apply_metadata(&applied, &MetadataDelta::everything(), &image);
+        *applied = image;
+    }
+
     pub fn commit(&self, records: Vec<MetadataRecord>) {
         self.commit_silently(records);
         for broker in &self.brokers {

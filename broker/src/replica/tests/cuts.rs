@@ -2,7 +2,7 @@
 
 use common::ids::*;
 use common::metadata::MetadataRecord;
-use common::metadata::record::CutKind;
+use common::metadata::record::{CutKind, PartitionChange};
 use protocol::ErrorCode;
 use tokio::time::Instant;
 
@@ -174,4 +174,58 @@ async fn an_own_epoch_without_a_batch_does_not_stand_above_the_sources() {
     // A plain source that never had an election.
     partition.append_mirrored(epoch, &mirrored(0, 0, 3)).expect("mirrored");
     assert_eq!(partition.status().latest_batch_epoch, Some(LeaderEpoch(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_03_a_replica_reassigned_away_and_back_applies_the_cuts_it_missed() {
+    let cluster = Cluster::start(3, 1).await;
+    cluster.create_topic(1);
+    for _ in 0..10 {
+        cluster.produce_all(1, 10).await;
+    }
+    until(&cluster.partition(3, 0), "all", |status| status.log_end_offset == Offset(100)).await;
+    cluster.add_to_mirror();
+    let replicas = |ids: &[i32], isr: &[i32]| {
+        let brokers = |ids: &[i32]| Some(ids.iter().copied().map(BrokerId).collect());
+        let directories = Some(vec![DirectoryId::ZERO; ids.len()]);
+        let change = PartitionChange {
+            replicas: brokers(ids),
+            directories,
+            isr: brokers(isr),
+            leader: Some(Some(BrokerId(1))),
+            ..PartitionChange::default()
+        };
+        Cluster::change(0, change)
+    };
+    // While 3 is away it is reassigned away, the partition is cut twice, and it is reassigned back.
+    let leader = cluster.partition(1, 0);
+    let both = |records: Vec<MetadataRecord>| {
+        cluster.commit_silently(records);
+        cluster.catch_up(1);
+        cluster.catch_up(2);
+    };
+    both(vec![replicas(&[1, 2], &[1, 2])]);
+    both(vec![cluster.cut(CutKind::Preparing, 1, 50, 4, false)]);
+    // Another cluster's batches, at offsets and epochs that 3 has, too.
+    leader.append_mirrored(LeaderEpoch(4), &mirrored(50, 0, 30)).expect("mirrored");
+    both(vec![cluster.cut(CutKind::Stopping, 1, 70, 6, false)]);
+    let end = leader.status().log_end_offset;
+    assert_eq!(end, Offset(50), "the batch that spans the cut goes whole");
+    leader.append_mirrored(LeaderEpoch(6), &mirrored(50, 0, 7)).expect("mirrored");
+    both(vec![replicas(&[1, 2, 3], &[1, 2])]);
+
+    let third = cluster.partition(3, 0);
+    assert_eq!(third.status().log_end_offset, Offset(100), "its old directory");
+    cluster.load_snapshot(3);
+    until(&third, "the leader's end", |status| status.log_end_offset == Offset(57)).await;
+    assert_eq!(bytes_of(&third), bytes_of(&leader));
+
+    // Told step by step it would have dropped the directory, and copies all.
+    both(vec![replicas(&[1, 2], &[1, 2])]);
+    cluster.catch_up(3);
+    assert!(cluster.broker(3).replicas.partition(id(0)).is_none());
+    cluster.commit(vec![replicas(&[1, 2, 3], &[1, 2])]);
+    let third = cluster.partition(3, 0);
+    until(&third, "the leader's end", |status| status.log_end_offset == Offset(57)).await;
+    assert_eq!(bytes_of(&third), bytes_of(&leader));
 }

@@ -117,6 +117,45 @@ async fn refusals_of_produce() {
     }
 }
 
+/// KIP-951: the new leader in tagged fields, and from Fetch 16 on its address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deposed_leader_names_its_successor() {
+    let cluster = Cluster::start(2, 1).await;
+    cluster.create_topic(1);
+    cluster.produce_all(1, 1).await;
+    cluster.commit(vec![Cluster::elect(2)]);
+    let mut deposed = cluster.client(1).await;
+    // The consumer still has the old epoch.
+    let old = || {
+        let mut request = fetch_request((0, -1), &[(0, 0)], 0);
+        request.topics[0].partitions[0].current_leader_epoch = 0;
+        request
+    };
+    for (version, endpoints) in [(12, 0), (15, 0), (16, 1), (18, 1)] {
+        let response = fetch(&mut deposed, version, old()).await;
+        let answer = &response.responses[0].partitions[0];
+        assert_eq!(answer.error_code, ErrorCode::FencedLeaderEpoch.code());
+        assert_eq!((answer.current_leader.leader_id.0, answer.current_leader.leader_epoch), (2, 1));
+        assert_eq!(response.node_endpoints.len(), endpoints, "version {version}");
+        for endpoint in &response.node_endpoints {
+            let address = format!("{}:{}", endpoint.host, endpoint.port);
+            assert_eq!((endpoint.node_id.0, address), (2, cluster.broker(2).address.clone()));
+        }
+    }
+    for (version, endpoints) in [(9, 0), (10, 1), (13, 1)] {
+        match deposed.call(produce_request(0, 1, -1), version).await.expect("answer") {
+            Response::Produce(response) => {
+                let answer = &response.responses[0].partition_responses[0];
+                assert_eq!(answer.error_code, ErrorCode::NotLeaderOrFollower.code());
+                let leader = if endpoints == 0 { -1 } else { 2 };
+                assert_eq!(answer.current_leader.leader_id.0, leader, "version {version}");
+                assert_eq!(response.node_endpoints.len(), endpoints, "version {version}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_fetch_is_answered_by_the_produce() {
     let cluster = Cluster::start(1, 1).await;

@@ -8,7 +8,6 @@ mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod describe_cluster;
-mod describe_configs;
 mod describe_mirrors;
 mod describe_quorum;
 mod elect_leaders;
@@ -19,6 +18,7 @@ mod mirror_topics;
 mod reassignments;
 
 use bytes::Bytes;
+use common::config::describe_response::{Describer, respond};
 use protocol::api::ApiKey;
 use protocol::error_code::ErrorCode;
 use protocol::proto::controller as wire;
@@ -40,7 +40,11 @@ pub async fn answer(context: &ApiContext, request: Request, version: i16) -> Opt
         Request::ElectLeaders(request) => elect_leaders::handle(context, request).await.into(),
         Request::AlterPartitionReassignments(request) => reassignments::alter(context, request).await.into(),
         Request::ListPartitionReassignments(request) => reassignments::list(context, &request).await.into(),
-        Request::DescribeConfigs(request) => describe_configs::handle(context, &request).into(),
+        Request::DescribeConfigs(request) => {
+            let file = &context.settings.properties;
+            let describer = Describer::Controller { id: context.node_id.0, file };
+            respond(&context.image(), describer, &request).into()
+        }
         Request::DescribeCluster(request) => describe_cluster::handle(context, &request).await.into(),
         Request::DescribeQuorum(request) => describe_quorum::handle(context, &request, version).await.into(),
         Request::CreateMirror(request) => create_mirror::handle(context, request).await.into(),
