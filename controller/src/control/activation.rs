@@ -5,9 +5,9 @@ use common::metadata::{MetadataImage, MetadataRecord};
 use super::partition::elect_leaderless;
 use super::settings::ControlSettings;
 use super::topic::Randomness;
-use super::{feature, mirror};
+use super::{feature, min_isr, mirror};
 
-/// Features of a new cluster, the mirrors' own topic where it is wanted and could not be created before,
+/// Features of a new cluster and its `min.insync.replicas`, the mirrors' own topic where it is wanted and could not be created before,
 /// and leaders for partitions that have none and could.
 pub fn activate(
     image: &MetadataImage,
@@ -15,6 +15,7 @@ pub fn activate(
     random: &mut dyn Randomness,
 ) -> Vec<MetadataRecord> {
     let mut records = feature::bootstrap(image);
+    records.extend(min_isr::safety_records(image, settings));
     if !image.mirrors.is_empty() {
         records.extend(mirror::create::mirror_state_topic(image, settings, random));
     }
@@ -34,7 +35,7 @@ mod tests {
         let mut image = with_brokers(&[1]);
         let settings = ControlSettings { mirror_state_replication_factor: 1, ..settings() };
         let records = activate(&image, &settings, &mut Numbers::default());
-        assert_eq!(records.len(), feature::FEATURES.len());
+        assert_eq!(records.len(), feature::FEATURES.len() + 1);
         replay(&mut image, records);
         add_mirror(&mut image, "m", None);
         let records = activate(&image, &settings, &mut Numbers::default());

@@ -19,7 +19,7 @@ use super::result::{ControllerResult, refuse};
 use super::settings::{
     ControlSettings, MIN_INSYNC_REPLICAS_CONFIG, UNCLEAN_LEADER_ELECTION_CONFIG, configs_of,
 };
-use super::{ControlError, topic};
+use super::{ControlError, min_isr, topic};
 
 fn refusal(error: ConfigError) -> ControlError {
     let code = match &error {
@@ -145,9 +145,16 @@ pub fn legacy_alter(
                 return refuse(ErrorCode::InvalidRequest, "Error due to duplicate config keys");
             }
         }
-        if resource.resource_type == ConfigResourceType::Topic {
+        let mut keep = |key: &str| {
+            if let Some(value) = current.get(key).filter(|_| !next.contains_key(key)) {
+                next.insert(key.to_owned(), value.clone());
+            }
+        };
+        match resource.resource_type {
             // Not the client's to remove either.
-            next.extend(current.get_key_value(MIRROR_NAME_CONFIG).map(|(k, v)| (k.clone(), v.clone())));
+            ConfigResourceType::Topic => keep(MIRROR_NAME_CONFIG),
+            ConfigResourceType::Broker if resource.name.is_empty() => keep(MIN_INSYNC_REPLICAS_CONFIG),
+            _ => {}
         }
         Ok(next)
     })
@@ -308,7 +315,7 @@ fn validate_map(
                 common::config::broker::validate_broker_config(key, Some(value), per_broker)
                     .map_err(refusal)?;
             }
-            Ok(())
+            min_isr::check_change(&resource.name, current, next)
         }
         ConfigResourceType::Mirror => {
             for (key, value) in changed {

@@ -8,6 +8,7 @@ pub mod election;
 pub mod fast_detection;
 pub mod feature;
 pub mod heartbeat;
+pub mod min_isr;
 pub mod mirror;
 pub mod partition;
 pub mod partition_change;

@@ -332,3 +332,7 @@ fn alter_partition(
 #[cfg(test)]
 #[path = "partition_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "partition_properties.rs"]
+mod properties;
