@@ -28,11 +28,9 @@ use crate::api::peers::Peers;
 use crate::api::service::Services;
 use crate::control::ControlSettings;
 use crate::metrics;
-use crate::quorum::controller::{MAX_PAYLOAD_BYTES, Rebalance};
+use crate::quorum::controller::MAX_PAYLOAD_BYTES;
 use crate::quorum::{ControllerStatus, MetadataListener, QuorumController};
 
-/// Kafka's `leader.imbalance.per.broker.percentage`.
-const ALLOWED_IMBALANCE_PERCENT: usize = 10;
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 const TASKS_DEADLINE: Duration = Duration::from_secs(4);
 const TRANSFER_DEADLINE: Duration = Duration::from_secs(2);
@@ -115,17 +113,15 @@ impl ControllerServer {
         let tasks = TaskGroup::new();
         let shutdown = tasks.shutdown_token();
         let settings = ControlSettings::new(meta.cluster_id.clone(), &config);
-        let rebalance = config.auto_leader_rebalance_enable.then(|| Rebalance {
-            interval: Duration::from_secs(
-                u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(300).max(1),
-            ),
-            allowed_imbalance_percent: ALLOWED_IMBALANCE_PERCENT,
+        let rebalance_interval = config.auto_leader_rebalance_enable.then(|| {
+            let seconds = u64::try_from(config.leader_imbalance_check_interval_seconds).unwrap_or(300);
+            Duration::from_secs(seconds.max(1))
         });
         let (controller, writer) = QuorumController::new(
             raft.clone(),
             listener.clone(),
             settings.clone(),
-            rebalance,
+            rebalance_interval,
             Arc::new(SystemClock::new()),
             shutdown.clone(),
         );

@@ -254,6 +254,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn classes_are_refused_with_the_reason() {
+        let def = ConfigDef::new("create.topic.policy.class.name", ValueType::Class, None, "").only("");
+        assert_eq!(
+            def.validate("com.example.Policy").unwrap_err().to_string(),
+            "Invalid value com.example.Policy for configuration create.topic.policy.class.name: classes cannot \
+             be loaded here; leave the key out"
+        );
+    }
+
+    #[test]
     fn values_are_checked_by_type_and_range() {
         let cases: &[(ValueType, &[&str], &[&str])] = &[
             (ValueType::Boolean, &["true", "FALSE", " true "], &["", "yes", "1"]),

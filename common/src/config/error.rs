@@ -10,7 +10,7 @@ pub enum ConfigError {
     #[error("Invalid value {value} for configuration {key}: {allowed}")]
     Invalid { key: String, value: String, allowed: String },
     /// Kafka has it, Kagami does not yet.
-    #[error("Invalid value {value} for configuration {key}: not yet supported, allowed is {supported}")]
+    #[error("Invalid value {value} for configuration {key}: {}", supported_hint(key, supported))]
     NotSupported { key: String, value: String, supported: String },
     #[error("Missing required configuration {key}: {allowed}")]
     Missing { key: String, allowed: String },
@@ -22,6 +22,17 @@ pub enum ConfigError {
     /// Two keys that do not go together.
     #[error("Invalid value {value} for configuration {key}: {reason}")]
     Inconsistent { key: String, value: String, reason: String },
+}
+
+fn supported_hint(key: &str, supported: &str) -> String {
+    match supported {
+        // Java classes, for ever.
+        "" if key.ends_with(".policy.class.name") => {
+            "classes cannot be loaded here; leave the key out".to_owned()
+        }
+        "" => "not yet supported; leave the key out".to_owned(),
+        supported => format!("not yet supported, allowed is {supported}"),
+    }
 }
 
 impl ConfigError {

@@ -1,10 +1,9 @@
 //! Elections that nobody's death asks for: on request (ElectLeaders), and back to preferred replicas.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use common::ids::BrokerId;
 use common::metadata::image::TopicImage;
-use common::metadata::record::PartitionRegistration;
 use common::metadata::{MetadataImage, MetadataRecord};
 use protocol::error_code::ErrorCode;
 
@@ -143,37 +142,14 @@ fn elect(
     }
 }
 
-/// Leadership back to the first replicas of brokers that lead fewer of "their" partitions than
-/// `leader.imbalance.per.broker.percentage` allows.
-pub fn elect_preferred(
-    image: &MetadataImage,
-    settings: &ControlSettings,
-    allowed_imbalance_percent: usize,
-) -> Vec<MetadataRecord> {
-    let mut counts: BTreeMap<BrokerId, (usize, usize)> = Default::default();
-    for topic in image.topics.by_id.values() {
-        for partition in &topic.partitions {
-            let registration = &partition.registration;
-            if let Some(first) = registration.replicas.first() {
-                let (preferred, elsewhere) = counts.entry(*first).or_default();
-                *preferred += 1;
-                *elsewhere += usize::from(registration.leader != Some(*first));
-            }
-        }
-    }
-    let uneven = |broker: &BrokerId| {
-        counts.get(broker).is_some_and(|(preferred, elsewhere)| {
-            elsewhere * 100 > preferred * allowed_imbalance_percent && is_active(image, *broker)
-        })
-    };
+/// Leadership back to the first replicas, wherever these are in sync. As Kafka's controller, and unlike
+/// its predecessor with ZooKeeper, it tolerates no share of imbalance.
+pub fn elect_preferred(image: &MetadataImage, settings: &ControlSettings) -> Vec<MetadataRecord> {
     let may_lead = |candidate: BrokerId| is_active(image, candidate);
-    let should_move = |registration: &PartitionRegistration| {
+    let mut records = change_partitions(image, settings, &may_lead, |registration, builder| {
         let first = registration.replicas.first()?;
         let moves = registration.leader.is_some() && registration.leader != Some(*first);
-        (moves && registration.isr.contains(first) && uneven(first)).then_some(())
-    };
-    let mut records = change_partitions(image, settings, &may_lead, |registration, builder| {
-        should_move(registration).map(|()| builder.prefer_first())
+        (moves && registration.isr.contains(first) && may_lead(*first)).then(|| builder.prefer_first())
     });
     records.truncate(MAX_MOVES_PER_ROUND);
     records

@@ -4,14 +4,14 @@ use common::ids::TopicIdPartition;
 use common::metadata::record::LeaderRecoveryState;
 
 #[test]
-fn preferred_leaders_come_back_beyond_the_allowed_imbalance() {
+fn preferred_leaders_come_back_where_they_are_in_sync() {
     let mut image = with_brokers(&[1, 2]);
     let parts = vec![registration(&[1, 2], &[2, 1], Some(2)), registration(&[2, 1], &[2, 1], Some(2))];
     add_topic(&mut image, "t", topic_id(1), parts);
-    let records = elect_preferred(&image, &settings(), 10);
+    let records = elect_preferred(&image, &settings());
     assert_eq!(records.len(), 1);
     replay(&mut image, records);
-    assert_eq!(elect_preferred(&image, &settings(), 10), vec![]);
+    assert_eq!(elect_preferred(&image, &settings()), vec![]);
     let id = TopicIdPartition::new(topic_id(1), 0);
     assert_eq!(image.partition(id).unwrap().registration.leader, Some(BrokerId(1)));
 }

@@ -211,7 +211,7 @@ impl Model {
                 let election = if *unclean { ElectionType::Unclean } else { ElectionType::Preferred };
                 self.apply(elect_leaders(&self.image, &self.settings, election, None).records);
             }
-            Step::Balance => self.apply(elect_preferred(&self.image, &self.settings, 0)),
+            Step::Balance => self.apply(elect_preferred(&self.image, &self.settings)),
             Step::Recover => {
                 let Some(leader) = now.leader else { return };
                 let cut = Proposal::Cut(CutRequest {

@@ -60,20 +60,13 @@ pub struct QuorumController {
     status: watch::Receiver<ControllerStatus>,
 }
 
-/// How leaders are brought back to the preferred replicas.
-#[derive(Clone, Copy, Debug)]
-pub struct Rebalance {
-    pub interval: Duration,
-    pub allowed_imbalance_percent: usize,
-}
-
 impl QuorumController {
     /// The handle, and the loop to be spawned.
     pub fn new(
         raft: RaftLog,
         listener: Arc<MetadataListener>,
         settings: ControlSettings,
-        rebalance: Option<Rebalance>,
+        rebalance_interval: Option<Duration>,
         clock: Arc<dyn Clock>,
         shutdown: CancellationToken,
     ) -> (QuorumController, impl Future<Output = Result<(), String>> + Send + 'static) {
@@ -96,7 +89,7 @@ impl QuorumController {
             fatal: None,
         };
         let handle = QuorumController { operations, closed_connections, status: status_receiver };
-        (handle, writer.run(receiver, closed, rebalance, shutdown))
+        (handle, writer.run(receiver, closed, rebalance_interval, shutdown))
     }
 
     pub fn status(&self) -> watch::Receiver<ControllerStatus> {
@@ -169,14 +162,14 @@ impl Writer {
         mut self,
         mut operations: mpsc::Receiver<Operation>,
         mut closed: mpsc::UnboundedReceiver<ConnectionId>,
-        rebalance: Option<Rebalance>,
+        rebalance_interval: Option<Duration>,
         shutdown: CancellationToken,
     ) -> Result<(), String> {
         let mut leadership = self.raft.leadership();
         let mut tick =
             tokio::time::interval(Duration::from_millis((self.settings.session_timeout_ms / 8).max(10)));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let period = rebalance.map_or(Duration::from_secs(3600), |rebalance| rebalance.interval);
+        let period = rebalance_interval.unwrap_or(Duration::from_secs(3600));
         let mut balance = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
         self.follow(*leadership.borrow_and_update());
         loop {
@@ -201,9 +194,9 @@ impl Writer {
                     self.dialled(&suspect, evidence);
                 }
                 _ = tick.tick() => self.tick(),
-                _ = balance.tick() => if let Some(rebalance) = rebalance {
-                    self.run_operation(Operation::internal("preferred leader", move |context| {
-                        election::elect_preferred(context.image, context.settings, rebalance.allowed_imbalance_percent)
+                _ = balance.tick(), if rebalance_interval.is_some() => {
+                    self.run_operation(Operation::internal("preferred leader", |context| {
+                        election::elect_preferred(context.image, context.settings)
                     }));
                 },
                 operation = operations.recv(), if room => {
