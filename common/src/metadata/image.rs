@@ -84,6 +84,16 @@ impl MetadataImage {
     }
 }
 
+impl MetadataImage {
+    /// Whether the broker's replica lies in a directory that it has not lost (KIP-858).
+    pub fn has_replica_directory(&self, registration: &PartitionRegistration, broker: BrokerId) -> bool {
+        let directory = registration.directory_of(broker);
+        directory.is_none_or(|directory| {
+            self.brokers.get(&broker).is_none_or(|broker| broker.has_online(directory))
+        })
+    }
+}
+
 impl TopicImage {
     /// Whether clients may write to this partition (decision 14): an ordinary topic, or a release of
     /// the newest association is in the image.

@@ -226,6 +226,12 @@ pub enum MetadataRecord {
         broker_id: BrokerId,
         registration: BrokerRegistration,
     },
+    /// The log directories of a registered broker that are left (KIP-858).
+    BrokerDirectories {
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+        online: Vec<DirectoryId>,
+    },
 }
 
 /// What the controller knows of a broker.
@@ -245,6 +251,11 @@ impl BrokerRegistration {
     /// May lead, join an ISR and take new replicas.
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown
+    }
+
+    /// Whether a replica in that directory can be there; one whose directory is not known yet can.
+    pub fn has_online(&self, directory: DirectoryId) -> bool {
+        directory.is_zero() || self.directories.contains(&directory)
     }
 
     pub fn inter_broker(&self) -> Option<&Endpoint> {
@@ -272,6 +283,14 @@ pub struct PartitionRegistration {
     pub leader_epoch: LeaderEpoch,
     pub partition_epoch: PartitionEpoch,
     pub leader_recovery_state: LeaderRecoveryState,
+}
+
+impl PartitionRegistration {
+    /// The directory in which that broker's replica lies; None: it has none, or it is not known.
+    pub fn directory_of(&self, broker: BrokerId) -> Option<DirectoryId> {
+        let place = self.replicas.iter().position(|replica| *replica == broker)?;
+        self.directories.get(place).copied().filter(|directory| !directory.is_zero())
+    }
 }
 
 /// Fields of a partition that change together. `leader: Some(None)` is "no leader".

@@ -99,6 +99,12 @@ impl MetadataImage {
                 self.brokers.insert(*broker_id, Arc::new(changed));
                 delta.brokers.insert(*broker_id);
             }
+            R::BrokerDirectories { broker_id, broker_epoch, online } => {
+                let broker = self.registered_broker(*broker_id, *broker_epoch)?;
+                let changed = BrokerRegistration { directories: online.clone(), ..(**broker).clone() };
+                self.brokers.insert(*broker_id, Arc::new(changed));
+                delta.brokers.insert(*broker_id);
+            }
             R::UnregisterBroker { broker_id, broker_epoch } => {
                 self.registered_broker(*broker_id, *broker_epoch)?;
                 self.brokers.remove(broker_id);

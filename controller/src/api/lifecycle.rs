@@ -8,6 +8,7 @@ use tonic::Status;
 use super::{ApiContext, sender, uuid};
 use crate::control::broker::{self, Heartbeat, Registration};
 use crate::control::heartbeat::{ConnectionId, Liveness};
+use crate::control::partition::Sender;
 
 pub async fn register(
     context: &ApiContext,
@@ -85,13 +86,19 @@ pub async fn heartbeat(
         metadata_offset: MetadataOffset(request.metadata_offset),
         want_fence: request.want_fence,
         want_shutdown: request.want_shutdown,
+        offline_directories: request
+            .offline_directories
+            .iter()
+            .map(|bytes| uuid(bytes).map(DirectoryId))
+            .collect::<Result<_, Status>>()?,
     };
     let name = if request.want_shutdown { "controlled shutdown" } else { "heartbeat" };
     let outcome = context
         .controller
         .write(name, move |op| {
+            let Sender { broker_id, broker_epoch } = beat.sender;
             let result = broker::heartbeat(op.image, op.settings, beat)?;
-            op.heartbeats.heard(beat.sender.broker_id, beat.sender.broker_epoch, connection, op.now_ms);
+            op.heartbeats.heard(broker_id, broker_epoch, connection, op.now_ms);
             Ok(result)
         })
         .await;

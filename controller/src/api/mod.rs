@@ -2,6 +2,7 @@
 //! Each file reads one kind of request, asks the one writer or the committed image, and answers.
 
 pub mod alter_partition;
+mod assign_directories;
 pub mod connection;
 pub mod forward;
 pub mod kafka;

@@ -15,7 +15,8 @@ use tonic::{Request, Response, Status};
 
 use super::connection::Connection;
 use super::{
-    ApiContext, alter_partition, forward, lifecycle, mirror_reports, producer_ids, propose_mirror, subscribe,
+    ApiContext, alter_partition, assign_directories, forward, lifecycle, mirror_reports, producer_ids,
+    propose_mirror, subscribe,
 };
 use crate::control::heartbeat::ConnectionId;
 
@@ -71,6 +72,18 @@ impl Controller for Services {
             self,
             "AlterPartition",
             alter_partition::alter_partition(&self.context, request.into_inner()).await
+        )
+    }
+
+    async fn assign_replicas_to_dirs(
+        &self,
+        request: Request<wire::AssignReplicasToDirsRequest>,
+    ) -> Result<Response<wire::AssignReplicasToDirsResponse>, Status> {
+        self.context.check_cluster(&request.get_ref().cluster_id)?;
+        timed!(
+            self,
+            "AssignReplicasToDirs",
+            assign_directories::assign_directories(&self.context, request.into_inner()).await
         )
     }
 

@@ -6,6 +6,7 @@ use common::metadata::{MetadataImage, MetadataRecord};
 use protocol::error_code::ErrorCode;
 
 use super::ControlError;
+use super::directories::directories_failed;
 use super::heartbeat::Liveness;
 use super::partition::{BrokerEvent, Sender, broker_changes, check_broker_epoch, leads_any};
 use super::result::{ControllerResult, refuse};
@@ -101,12 +102,14 @@ fn shared_directory(image: &MetadataImage, request: &Registration) -> Option<(Br
 }
 
 /// What a heartbeat tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub sender: Sender,
     pub metadata_offset: MetadataOffset,
     pub want_fence: bool,
     pub want_shutdown: bool,
+    /// That failed since the registration.
+    pub offline_directories: Vec<DirectoryId>,
 }
 
 /// What it is answered.
@@ -131,6 +134,11 @@ pub fn heartbeat(
     };
     let caught_up = request.metadata_offset.0 >= broker_epoch.0;
     let answer = |fenced, should_shut_down| HeartbeatAnswer { caught_up, fenced, should_shut_down };
+    let failed = directories_failed(image, settings, broker_id, broker, &request.offline_directories);
+    if !failed.is_empty() {
+        // What else it wants comes with the next heartbeat again.
+        return Ok(ControllerResult::new(failed, answer(broker.fenced, false)));
+    }
     if request.want_shutdown {
         if broker.fenced {
             return Ok(ControllerResult::unchanged(answer(true, true)));

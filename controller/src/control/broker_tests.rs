@@ -89,6 +89,7 @@ fn counterexample_24_unclean_restart_leaves_isr_and_elr_and_a_clean_one_does_not
             metadata_offset: after.offset,
             want_fence: false,
             want_shutdown: false,
+            offline_directories: Vec::new(),
         };
         let result = heartbeat(&after, &settings(), beat).unwrap();
         assert!(!result.response.fenced);
@@ -109,6 +110,7 @@ fn unfenced_only_when_caught_up_to_its_registration() {
         metadata_offset: MetadataOffset(offset),
         want_fence: false,
         want_shutdown: false,
+        offline_directories: Vec::new(),
     };
     let early = heartbeat(&image, &settings(), beat(1)).unwrap();
     assert_eq!(early.response, HeartbeatAnswer { caught_up: false, fenced: true, should_shut_down: false });
@@ -129,18 +131,19 @@ fn controlled_shutdown_moves_leaders_and_then_lets_go() {
         metadata_offset: image.offset,
         want_fence: false,
         want_shutdown: true,
+        offline_directories: Vec::new(),
     };
-    let first = heartbeat(&image, &settings(), beat).unwrap();
+    let first = heartbeat(&image, &settings(), beat.clone()).unwrap();
     assert!(!first.response.should_shut_down);
     replay(&mut image, first.records);
     let id = TopicIdPartition::new(topic_id(1), 0);
     assert_eq!(image.partition(id).unwrap().registration.leader, Some(BrokerId(2)));
     assert!(!image.brokers[&BrokerId(1)].is_active());
-    let second = heartbeat(&image, &settings(), beat).unwrap();
+    let second = heartbeat(&image, &settings(), beat.clone()).unwrap();
     assert!(second.response.should_shut_down);
     replay(&mut image, second.records);
     assert!(image.brokers[&BrokerId(1)].fenced);
-    let third = heartbeat(&image, &settings(), beat).unwrap();
+    let third = heartbeat(&image, &settings(), beat.clone()).unwrap();
     assert!(third.response.should_shut_down && third.records.is_empty());
 }
 
@@ -152,8 +155,9 @@ fn a_broker_that_asks_for_it_is_fenced() {
         metadata_offset: image.offset,
         want_fence: true,
         want_shutdown: false,
+        offline_directories: Vec::new(),
     };
-    let result = heartbeat(&image, &settings(), beat).unwrap();
+    let result = heartbeat(&image, &settings(), beat.clone()).unwrap();
     assert!(result.response.fenced);
     assert_eq!(result.records.len(), 1);
 }

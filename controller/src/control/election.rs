@@ -11,7 +11,7 @@ use super::ControlError;
 use super::partition::change_partitions;
 use super::partition_change::PartitionChangeBuilder;
 use super::result::{ControllerResult, refuse};
-use super::settings::{ControlSettings, is_active};
+use super::settings::{ControlSettings, is_active, is_active_replica};
 
 /// As Kafka: one round of balancing moves at most so many, the next round the others.
 const MAX_MOVES_PER_ROUND: usize = 1_000;
@@ -119,7 +119,7 @@ fn elect(
     if is_done {
         return refuse(ErrorCode::ElectionNotNeeded, ErrorCode::ElectionNotNeeded.message());
     }
-    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    let may_lead = |candidate: BrokerId| is_active_replica(image, registration, candidate);
     let min_isr = settings.min_insync_replicas(image, &topic.name);
     let builder = PartitionChangeBuilder::new(registration, min_isr, &may_lead);
     let change = match election {

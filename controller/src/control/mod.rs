@@ -4,6 +4,7 @@
 pub mod activation;
 pub mod broker;
 pub mod config;
+pub mod directories;
 pub mod election;
 pub mod fast_detection;
 pub mod feature;

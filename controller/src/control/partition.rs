@@ -11,7 +11,7 @@ use protocol::error_code::ErrorCode;
 use super::ControlError;
 use super::partition_change::PartitionChangeBuilder;
 use super::result::{ControllerResult, refuse};
-use super::settings::{ControlSettings, is_active};
+use super::settings::{ControlSettings, is_active, is_active_replica};
 
 /// What happened to a broker, as its partitions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,8 +134,10 @@ fn change_topic<'a>(
     let mut of_topic: Option<(usize, bool)> = None;
     for (index, partition) in topic.partitions.iter().enumerate() {
         let registration = &partition.registration;
-        let Some(builder) = shape(registration, PartitionChangeBuilder::new(registration, 1, may_lead))
-        else {
+        let Some(builder) = shape(
+            registration,
+            PartitionChangeBuilder::new(registration, 1, may_lead).with_directories_of(image),
+        ) else {
             continue;
         };
         let (min_isr, unclean) = *of_topic.get_or_insert_with(|| {
@@ -307,6 +309,7 @@ fn alter_partition(
             Some(broker) if broker.fenced => Some("is fenced"),
             Some(broker) if broker.in_controlled_shutdown => Some("is shutting down"),
             // KIP-903: it was in sync as an earlier incarnation, which may have held more.
+            Some(_) if !image.has_replica_directory(current, *member) => Some("has lost its log directory"),
             Some(broker) if epoch.is_some_and(|epoch| epoch != broker.broker_epoch) => {
                 Some("has registered anew")
             }
@@ -316,7 +319,7 @@ fn alter_partition(
             return refuse(ErrorCode::IneligibleReplica, format!("broker {member} {why}"));
         }
     }
-    let may_lead = |candidate: BrokerId| candidate == leader || is_active(image, candidate);
+    let may_lead = |candidate: BrokerId| candidate == leader || is_active_replica(image, current, candidate);
     let change =
         PartitionChangeBuilder::new(current, settings.min_insync_replicas(image, &topic.name), &may_lead)
             .isr(isr)

@@ -11,12 +11,14 @@
 //! 5. Where a replica goes, the leader epoch rises, so that its fetches are fenced.
 
 use common::ids::{BrokerId, DirectoryId};
+use common::metadata::MetadataImage;
 use common::metadata::record::{LeaderRecoveryState, PartitionChange, PartitionRegistration};
 
 /// Works out the next registration of one partition.
 pub struct PartitionChangeBuilder<'a> {
     current: &'a PartitionRegistration,
     may_lead: &'a dyn Fn(BrokerId) -> bool,
+    image: Option<&'a MetadataImage>,
     min_insync_replicas: usize,
     replicas: Vec<BrokerId>,
     adding: Vec<BrokerId>,
@@ -42,6 +44,7 @@ impl<'a> PartitionChangeBuilder<'a> {
         PartitionChangeBuilder {
             current,
             may_lead,
+            image: None,
             min_insync_replicas,
             replicas: current.replicas.clone(),
             adding: current.adding_replicas.clone(),
@@ -57,6 +60,17 @@ impl<'a> PartitionChangeBuilder<'a> {
     pub fn min_insync_replicas(mut self, count: usize) -> Self {
         self.min_insync_replicas = count;
         self
+    }
+
+    /// Only replicas lead whose directory is there.
+    pub fn with_directories_of(mut self, image: &'a MetadataImage) -> Self {
+        self.image = Some(image);
+        self
+    }
+
+    fn may_lead(&self, broker: BrokerId) -> bool {
+        (self.may_lead)(broker)
+            && self.image.is_none_or(|image| image.has_replica_directory(self.current, broker))
     }
 
     /// Where the replicas shall be: those that come, and those that go once the others are in sync.
@@ -170,7 +184,7 @@ impl<'a> PartitionChangeBuilder<'a> {
         }
         let stays = |member: &&BrokerId| !self.removing.contains(member);
         let isr: Vec<BrokerId> = self.isr.iter().filter(stays).copied().collect();
-        let may_somebody_lead = isr.iter().any(|member| (self.may_lead)(*member));
+        let may_somebody_lead = isr.iter().any(|member| self.may_lead(*member));
         if !may_somebody_lead || !self.adding.iter().all(|new| isr.contains(new)) {
             return;
         }
@@ -210,7 +224,7 @@ impl<'a> PartitionChangeBuilder<'a> {
 
     fn elect(&self, elr: &[BrokerId], last_known_elr: &[BrokerId]) -> Elected {
         let clean = |leader| Elected { leader: Some(leader), unclean: false };
-        let in_sync = |broker: &BrokerId| self.isr.contains(broker) && (self.may_lead)(*broker);
+        let in_sync = |broker: &BrokerId| self.isr.contains(broker) && self.may_lead(*broker);
         if self.prefer_first
             && let Some(first) = self.replicas.first().filter(|first| in_sync(first))
         {
@@ -222,20 +236,20 @@ impl<'a> PartitionChangeBuilder<'a> {
         if let Some(leader) = self.replicas.iter().find(|replica| in_sync(replica)) {
             return clean(*leader);
         }
-        let is_eligible = |replica: &&BrokerId| elr.contains(replica) && (self.may_lead)(**replica);
+        let is_eligible = |replica: &&BrokerId| elr.contains(replica) && self.may_lead(**replica);
         if let Some(leader) = self.replicas.iter().find(is_eligible) {
             return clean(*leader);
         }
         // It had the longest log when it was last seen.
         if let ([], [], [last]) = (self.isr.as_slice(), elr, last_known_elr)
-            && (self.may_lead)(*last)
+            && self.may_lead(*last)
             && self.replicas.contains(last)
             && self.current.leader.is_none()
         {
             return Elected { leader: Some(*last), unclean: true };
         }
         if self.allow_unclean
-            && let Some(leader) = self.replicas.iter().find(|replica| (self.may_lead)(**replica))
+            && let Some(leader) = self.replicas.iter().find(|replica| self.may_lead(**replica))
         {
             return Elected { leader: Some(*leader), unclean: true };
         }

@@ -15,7 +15,7 @@ use protocol::error_code::ErrorCode;
 use super::ControlError;
 use super::partition_change::PartitionChangeBuilder;
 use super::result::{ControllerResult, refuse};
-use super::settings::{ControlSettings, is_active};
+use super::settings::{ControlSettings, is_active_replica};
 
 /// What is asked of one partition; `None` cancels.
 pub type Target = Option<Vec<BrokerId>>;
@@ -150,7 +150,7 @@ fn begin(
         })
         .collect();
     let replicas = target.iter().chain(&removing).copied().collect();
-    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    let may_lead = |candidate: BrokerId| is_active_replica(image, registration, candidate);
     PartitionChangeBuilder::new(registration, settings.min_insync_replicas(image, &topic.name), &may_lead)
         .allow_unclean(settings.unclean_leader_election(image, &topic.name))
         .reassign(replicas, adding, removing)
@@ -172,7 +172,7 @@ fn cancel(
     let stays = |replica: &BrokerId| !registration.adding_replicas.contains(replica);
     let keep = |list: &[BrokerId]| list.iter().copied().filter(stays).collect::<Vec<BrokerId>>();
     let (replicas, isr) = (keep(&registration.replicas), keep(&registration.isr));
-    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    let may_lead = |candidate: BrokerId| is_active_replica(image, registration, candidate);
     let can_lead = |member: &BrokerId| stays(member) && may_lead(*member);
     let allow_unclean = settings.unclean_leader_election(image, &topic.name);
     if replicas.is_empty() {
@@ -217,7 +217,7 @@ pub fn complete_after_loss(
         leader_recovery_state: LeaderRecoveryState::Recovered,
         ..partition.registration.clone()
     };
-    let may_lead = |candidate: BrokerId| is_active(image, candidate);
+    let may_lead = |candidate: BrokerId| is_active_replica(image, &partition.registration, candidate);
     let min_isr = settings.min_insync_replicas(image, &topic.name);
     let change = PartitionChangeBuilder::new(&recovered, min_isr, &may_lead).build()?;
     Some(MetadataRecord::PartitionChange { topic_id: id.topic_id, partition: id.partition, change })

@@ -6,7 +6,7 @@ use common::config::{ControllerConfig, Properties};
 use common::ids::BrokerId;
 use common::metadata::MetadataImage;
 use common::metadata::image::ConfigMap;
-use common::metadata::record::{ConfigResource, ConfigResourceType};
+use common::metadata::record::{ConfigResource, ConfigResourceType, PartitionRegistration};
 
 pub const MIN_INSYNC_REPLICAS_CONFIG: &str = "min.insync.replicas";
 pub const UNCLEAN_LEADER_ELECTION_CONFIG: &str = "unclean.leader.election.enable";
@@ -91,6 +91,15 @@ pub fn configs_of<'a>(
     name: &str,
 ) -> Option<&'a Arc<ConfigMap>> {
     image.configs.get(&ConfigResource { resource_type, name: name.into() })
+}
+
+/// Active, with the replica's directory still there.
+pub fn is_active_replica(
+    image: &MetadataImage,
+    registration: &PartitionRegistration,
+    broker_id: BrokerId,
+) -> bool {
+    is_active(image, broker_id) && image.has_replica_directory(registration, broker_id)
 }
 
 /// Whether a broker may lead, join an ISR and take new replicas.

@@ -41,6 +41,9 @@ fn line(record: &MetadataRecord, after: &MetadataImage) -> Option<String> {
                 (None, _) => return None,
             }
         }
+        R::BrokerDirectories { broker_id, online, .. } => {
+            format!("broker {broker_id} has lost a log directory, {} are left", online.len())
+        }
         R::UnregisterBroker { broker_id, .. } => format!("broker {broker_id} unregistered"),
         R::Topic { topic_id, name } => format!("topic {name} created with the id {topic_id}"),
         R::RemoveTopic { topic_id } => format!("topic {topic_id} deleted"),
