@@ -1,6 +1,7 @@
 //! The composition root: opens what is on disk, starts the parts in the order in which they need each
 //! other, and stops them in reverse.
 
+mod directory_watch;
 mod endpoints;
 mod metrics;
 mod mirroring;
@@ -23,12 +24,13 @@ use common::storage::{DirectoryLock, StorageError};
 use common::task::TaskGroup;
 use common::telemetry::Metrics;
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use self::directory_watch::DirectoryWatch;
 use self::mirroring::MirrorRuntime;
 use self::opening::{Bound, Storage, open_logs};
 use self::replica_controller::ReplicaController;
@@ -66,6 +68,8 @@ pub enum StartError {
     Voters(#[from] ChannelError),
     #[error("log.dirs names no directory")]
     NoDirectory,
+    #[error("no log directory is left; the last one failed: {0}")]
+    NoDirectoryLeft(String),
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
     #[error("opening the logs failed: {0}")]
@@ -135,6 +139,7 @@ impl BrokerServer {
             caught_up: caught_up_sender,
             ahead_patience: AHEAD_PATIENCE,
         };
+        let (offline_sender, offline_directories) = watch::channel(Vec::new());
         let controlled_shutdown = Arc::new(ControlledShutdown::default());
         let lifecycle = Lifecycle {
             broker_id: config.node_id,
@@ -142,12 +147,16 @@ impl BrokerServer {
             cache: applied.clone(),
             heartbeat_interval: milliseconds(config.broker_heartbeat_interval_ms),
             session_timeout: milliseconds(config.broker_session_timeout_ms),
-            registration: registration(&config, &storage, &bound, logs.previous_broker_epoch),
+            registration: registration(&config, &logs.manager, &bound, logs.previous_broker_epoch),
             registered,
             caught_up: caught_up.clone(),
             controlled_shutdown: controlled_shutdown.clone(),
+            offline_directories,
         };
-        spawn_control(&control, loader, lifecycle, logs.failed_directories);
+        spawn_control(&control, loader, lifecycle);
+        let watch = DirectoryWatch { replicas: replicas.clone(), offline: offline_sender };
+        control
+            .spawn_critical("log-directories", watch.run(logs.failed_directories, control.shutdown_token()));
 
         let context = Arc::new(BrokerContext {
             broker_id: config.node_id,
@@ -301,7 +310,7 @@ fn start_replicas(
 
 fn registration(
     config: &BrokerConfig,
-    storage: &Storage,
+    logs: &LogManager,
     bound: &Bound,
     previous_broker_epoch: BrokerEpoch,
 ) -> Registration {
@@ -313,17 +322,17 @@ fn registration(
         inter_broker_endpoint: u32::try_from(inter_broker).unwrap_or(0),
         endpoints,
         rack: config.broker_rack.clone(),
-        directories: storage.directories.iter().map(|(_, meta)| meta.directory_id).collect(),
+        directories: logs
+            .directories()
+            .iter()
+            .filter(|directory| directory.is_online())
+            .map(|directory| directory.id())
+            .collect(),
         previous_broker_epoch,
     }
 }
 
-fn spawn_control(
-    control: &TaskGroup,
-    loader: MetadataLoader,
-    lifecycle: Lifecycle,
-    mut failed_directories: mpsc::UnboundedReceiver<String>,
-) {
+fn spawn_control(control: &TaskGroup, loader: MetadataLoader, lifecycle: Lifecycle) {
     let shutdown = control.shutdown_token();
     control.spawn_critical("metadata-loader", loader.run(shutdown.clone()));
     let token = shutdown.clone();
@@ -332,16 +341,6 @@ fn spawn_control(
         // After a controlled shutdown there is nothing left to say.
         token.cancelled().await;
         Ok::<(), crate::metadata::lifecycle::LifecycleError>(())
-    });
-    control.spawn_critical("log-directories", async move {
-        match shutdown.run_until_cancelled(failed_directories.recv()).await {
-            // Moving on without a directory needs its replicas reassigned, which is a later step.
-            Some(Some(failure)) => Err(format!("log directory failed: {failure}")),
-            Some(None) | None => {
-                shutdown.cancelled().await;
-                Ok(())
-            }
-        }
     });
 }
 

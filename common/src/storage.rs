@@ -151,6 +151,33 @@ pub fn load(dir: &Path) -> Result<MetaProperties, StorageError> {
     parse(&properties).map_err(|reason| StorageError::Damaged { path, reason })
 }
 
+/// The directories of a node that are there, and those that their disks do not give up.
+#[derive(Debug, Default)]
+pub struct Directories {
+    pub usable: Vec<(PathBuf, MetaProperties)>,
+    pub failed: Vec<(PathBuf, StorageError)>,
+}
+
+/// Reads all directories of a node; one that cannot be read is left out as long as another can.
+pub fn load_usable(dirs: &[PathBuf], node_id: i32) -> Result<Directories, StorageError> {
+    let mut directories = Directories::default();
+    let mut readable = Vec::with_capacity(dirs.len());
+    for dir in dirs {
+        match load(dir) {
+            Err(error @ StorageError::Io { .. }) => directories.failed.push((dir.clone(), error)),
+            _ => readable.push(dir.clone()),
+        }
+    }
+    if readable.is_empty()
+        && let Some((_, error)) = directories.failed.pop()
+    {
+        return Err(error);
+    }
+    let all = load_all(&readable, node_id)?;
+    directories.usable = readable.into_iter().zip(all).collect();
+    Ok(directories)
+}
+
 /// Reads all directories of a node and checks that they belong to it and to one cluster.
 pub fn load_all(dirs: &[PathBuf], node_id: i32) -> Result<Vec<MetaProperties>, StorageError> {
     let mut all: Vec<MetaProperties> = Vec::with_capacity(dirs.len());

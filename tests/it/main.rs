@@ -8,4 +8,5 @@ mod mirror;
 mod operation;
 mod quorum;
 mod replication;
+mod storage;
 mod support;

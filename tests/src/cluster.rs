@@ -27,6 +27,8 @@ const FIRST_CONTROLLER: i32 = 101;
 pub struct ClusterSpec {
     pub controllers: i32,
     pub brokers: i32,
+    /// Log directories of each broker: `data`, `data-2`...
+    pub broker_directories: usize,
     /// Lines for every node's properties file; they win over the defaults below.
     pub properties: BTreeMap<String, String>,
     /// Log directories elsewhere than in the cluster's own directory.
@@ -61,10 +63,16 @@ impl ClusterSpec {
         ClusterSpec {
             controllers,
             brokers,
+            broker_directories: 1,
             properties: BTreeMap::new(),
             data: BTreeMap::new(),
             linked: false,
         }
+    }
+
+    pub fn with_broker_directories(mut self, count: usize) -> ClusterSpec {
+        self.broker_directories = count;
+        self
     }
 
     pub fn with(mut self, key: &str, value: &str) -> ClusterSpec {
@@ -130,13 +138,17 @@ impl Cluster {
             NodeKind::Controller => format!("controller-{id}"),
             NodeKind::Broker => format!("broker-{id}"),
         });
-        let data = self.data_directory_of(id, &path);
         fs::create_dir_all(&path)?;
-        fs::create_dir_all(&data)?;
+        let mut directories = vec![self.data_directory_of(id, &path)];
+        if kind == NodeKind::Broker {
+            directories.extend((2..=self.spec.broker_directories).map(|n| path.join(format!("data-{n}"))));
+        }
+        directories.iter().try_for_each(fs::create_dir_all)?;
+        let directories: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
         let mut lines: BTreeMap<String, String> = BTreeMap::new();
         let mut set = |key: &str, value: String| lines.insert(key.to_owned(), value);
         set("node.id", id.to_string());
-        set("log.dirs", data.display().to_string());
+        set("log.dirs", directories.join(","));
         set("controller.quorum.voters", self.voters());
         let replicas = self.spec.brokers.clamp(1, 3);
         set("default.replication.factor", replicas.to_string());
@@ -374,6 +386,11 @@ impl Cluster {
 
     fn data_directory_of(&self, id: i32, node: &Path) -> PathBuf {
         self.spec.data.get(&id).cloned().unwrap_or_else(|| node.join("data"))
+    }
+
+    /// One of a broker's further log directories, from 2 on.
+    pub fn further_directory(&self, id: i32, number: usize) -> PathBuf {
+        self.data_directory(id).with_file_name(format!("data-{number}"))
     }
 
     /// A node's properties file.

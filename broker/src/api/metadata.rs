@@ -63,8 +63,10 @@ pub fn partition_view(image: &MetadataImage, partition: &PartitionImage, view: V
     };
     let replicas = listed(&registration.replicas);
     let isr = listed(&registration.isr);
+    let is_offline =
+        |id: &common::ids::BrokerId| !reachable(id) || !image.has_replica_directory(registration, *id);
     let offline_replicas =
-        registration.replicas.iter().filter(|id| !reachable(id)).map(|id| WireBrokerId(id.0)).collect();
+        registration.replicas.iter().filter(|id| is_offline(id)).map(|id| WireBrokerId(id.0)).collect();
     let (error, leader_id) = match registration.leader {
         Some(leader) if reachable(&leader) => {
             let incomplete =

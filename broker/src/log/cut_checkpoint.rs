@@ -40,6 +40,10 @@ impl CutCheckpoint {
         Ok(CutCheckpoint { path, applied })
     }
 
+    pub fn empty(log_dir: &Path) -> CutCheckpoint {
+        CutCheckpoint { path: log_dir.join(CUT_CHECKPOINT), applied: BTreeMap::new() }
+    }
+
     pub fn get(&self, id: TopicIdPartition) -> Option<CutId> {
         self.applied.get(&id).copied()
     }

@@ -30,23 +30,28 @@ pub struct LogDirectory {
 }
 
 impl LogDirectory {
-    pub(super) fn open(
-        path: PathBuf,
-        id: DirectoryId,
-        on_failure: LogDirectoryFailure,
-    ) -> Result<LogDirectory, LogError> {
-        let cuts = Mutex::new(CutCheckpoint::load(&path)?);
-        Ok(LogDirectory {
+    pub(super) fn open(path: PathBuf, id: DirectoryId, on_failure: LogDirectoryFailure) -> LogDirectory {
+        let (cuts, failure) = match CutCheckpoint::load(&path) {
+            Ok(cuts) => (cuts, None),
+            Err(error) => (CutCheckpoint::empty(&path), Some(error)),
+        };
+        let directory = LogDirectory {
             path,
             id,
             online: AtomicBool::new(true),
             logs: AtomicUsize::new(0),
-            cuts,
+            cuts: Mutex::new(cuts),
             written: AtomicBool::new(false),
             high_watermark_moved: AtomicBool::new(false),
             checkpointed: Mutex::default(),
             on_failure,
-        })
+        };
+        if let Some(error) = failure {
+            // Without it nobody knows which cuts the replicas here have applied: neither cutting again
+            // nor leaving them uncut would be right (decision 10d).
+            directory.fail(&error);
+        }
+        directory
     }
 
     pub fn path(&self) -> &Path {
@@ -64,7 +69,13 @@ impl LogDirectory {
     /// The disk failed: everything in the directory is offline until the broker is restarted. Damage to one log's
     /// files is that log's alone.
     pub fn report(&self, error: &LogError) {
-        if error.is_fatal_to_directory() && self.online.swap(false, Ordering::AcqRel) {
+        if error.is_fatal_to_directory() {
+            self.fail(error);
+        }
+    }
+
+    fn fail(&self, error: &LogError) {
+        if self.online.swap(false, Ordering::AcqRel) {
             tracing::error!(directory = %self.path.display(), %error, "log directory failed and is offline");
             (self.on_failure)(self, error);
         }

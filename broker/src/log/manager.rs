@@ -22,6 +22,8 @@ use super::startup;
 pub struct LogManagerConfig {
     /// Formatted and locked by the caller.
     pub directories: Vec<(PathBuf, DirectoryId)>,
+    /// Further directories that could not be read; what they hold is offline.
+    pub unusable: Vec<PathBuf>,
     /// For logs found at start; their topics' own configuration follows with `update_config`.
     pub default_log_config: Arc<LogConfig>,
     /// Threads a directory that open logs at start (`num.recovery.threads.per.data.dir`).
@@ -61,12 +63,21 @@ pub struct PendingCut {
 pub struct LogManager {
     pub(super) directories: Vec<Arc<LogDirectory>>,
     pub(super) logs: RwLock<HashMap<TopicIdPartition, Arc<SharedLog>>>,
-    /// Logs whose files are damaged beyond recovery. They are neither served nor begun anew.
-    refused: Mutex<HashMap<TopicIdPartition, LogError>>,
+    unusable: Vec<PathBuf>,
+    /// Logs that could not be opened. They are not served; a follower's is built anew from its leader.
+    refused: Mutex<HashMap<TopicIdPartition, RefusedLog>>,
     /// Renamed directories whose files still have to go.
     pub(super) deleted: Mutex<Vec<PathBuf>>,
     previous_broker_epoch: Option<BrokerEpoch>,
     clean_shutdown: bool,
+}
+
+/// A log that could not be opened, and where it lies.
+#[derive(Clone, Debug)]
+pub(super) struct RefusedLog {
+    pub error: LogError,
+    pub directory: Arc<LogDirectory>,
+    pub path: PathBuf,
 }
 
 impl LogManager {
@@ -76,6 +87,7 @@ impl LogManager {
         Ok(LogManager {
             directories: opened.directories,
             logs: RwLock::new(opened.logs),
+            unusable: config.unusable,
             refused: Mutex::new(opened.refused),
             deleted: Mutex::new(opened.deleted),
             previous_broker_epoch: opened.previous_broker_epoch,
@@ -85,6 +97,16 @@ impl LogManager {
 
     pub fn directories(&self) -> &[Arc<LogDirectory>] {
         &self.directories
+    }
+
+    /// Directories that could not be read at the start.
+    pub fn unusable(&self) -> &[PathBuf] {
+        &self.unusable
+    }
+
+    /// A log that is missing may lie in a directory that is.
+    fn has_lost_a_directory(&self) -> bool {
+        !self.unusable.is_empty() || self.directories.iter().any(|directory| !directory.is_online())
     }
 
     /// Every directory was closed in order.
@@ -142,8 +164,8 @@ impl LogManager {
             // The topic was deleted and came back with its id: what is here is the old one's.
             log.reporting(self.retire(&log, "stray"))?;
         }
-        if let Some(error) = self.refused.lock().get(&placement.id) {
-            return Err(error.clone());
+        if let Some(refused) = self.refused.lock().get(&placement.id) {
+            return Err(refused.error.clone());
         }
         let directory = self.directory_for(placement.directory)?;
         let created = self.create_in(&directory, placement, now_ms);
@@ -153,8 +175,11 @@ impl LogManager {
     fn directory_for(&self, wanted: Option<DirectoryId>) -> Result<Arc<LogDirectory>, LogError> {
         let candidates = self.directories.iter().filter(|directory| directory.is_online());
         let chosen = match wanted {
-            Some(id) => candidates.into_iter().find(|directory| directory.id() == id),
-            None => candidates.min_by_key(|directory| directory.logs.load(Ordering::Relaxed)),
+            Some(id) if self.has_lost_a_directory() || self.directories.iter().any(|d| d.id() == id) => {
+                candidates.into_iter().find(|directory| directory.id() == id)
+            }
+            // Never assigned, or to a disk that was replaced while every other is there.
+            _ => candidates.min_by_key(|directory| directory.logs.load(Ordering::Relaxed)),
         };
         chosen.cloned().ok_or_else(|| LogError::Offline {
             path: self
@@ -197,9 +222,18 @@ impl LogManager {
         Ok(logs.entry(id).or_insert(shared).clone())
     }
 
+    /// A log that could not be opened gives way: the leader has it all. False: it is no such log.
+    pub fn set_aside_refused(&self, id: TopicIdPartition) -> Result<bool, LogError> {
+        let Some(refused) = self.refused.lock().remove(&id) else { return Ok(false) };
+        let renamed = self.set_aside(&refused.directory, &refused.path, "stray");
+        refused.directory.reporting(renamed)?;
+        tracing::warn!(log = %refused.path.display(), error = %refused.error, "a log that could not be opened is set aside");
+        Ok(true)
+    }
+
     /// Takes the log out of service at once; its files go with the next `maintain`. False: there is none.
     pub fn delete(&self, id: TopicIdPartition) -> Result<bool, LogError> {
-        self.refused.lock().remove(&id);
+        self.set_aside_refused(id)?;
         let Some(log) = self.log(id) else { return Ok(false) };
         let renamed = log.reporting(self.retire(&log, "delete"))?;
         self.deleted.lock().push(renamed);

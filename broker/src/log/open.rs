@@ -111,6 +111,9 @@ impl Log {
             log.report(report);
         }
         log.finish_opening()?;
+        for segment in &log.segments {
+            segment.close_files();
+        }
         Ok(log)
     }
 

@@ -76,6 +76,11 @@ impl Log {
             self.epochs.truncate_from_end(Offset(base_offset));
         }
         let index_interval_bytes = self.config.index_interval_bytes;
+        if file_bytes == 0 && !self.segments[index].path(LOG).exists() {
+            // Never written, and shall get no file by being looked at.
+            self.log_end = base_offset;
+            return Ok(true);
+        }
         self.segments[index].clear_indexes()?;
         let mut reader = BatchReader::new(&self.segments[index], file_bytes, unflushed)?;
         let mut next_offset = base_offset;

@@ -18,7 +18,7 @@ use super::directory::LogDirectory;
 use super::disk;
 use super::error::LogError;
 use super::log::{Log, OpenState};
-use super::manager::LogManagerConfig;
+use super::manager::{LogManagerConfig, RefusedLog};
 use super::partition_metadata::PartitionMetadata;
 use super::shared_log::SharedLog;
 
@@ -29,7 +29,7 @@ const MAX_NAME_BYTES: usize = 255;
 pub(super) struct Opened {
     pub directories: Vec<Arc<LogDirectory>>,
     pub logs: HashMap<TopicIdPartition, Arc<SharedLog>>,
-    pub refused: HashMap<TopicIdPartition, LogError>,
+    pub refused: HashMap<TopicIdPartition, RefusedLog>,
     pub deleted: Vec<PathBuf>,
     pub previous_broker_epoch: Option<BrokerEpoch>,
     pub clean_shutdown: bool,
@@ -82,10 +82,10 @@ pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result
     let mut epochs = Vec::new();
     let mut directories = Vec::new();
     for (path, id) in &config.directories {
-        let directory = LogDirectory::open(path.clone(), *id, config.on_directory_failure.clone())?;
+        let directory = LogDirectory::open(path.clone(), *id, config.on_directory_failure.clone());
         directories.push(Arc::new(directory));
     }
-    for directory in &directories {
+    for directory in directories.iter().filter(|directory| directory.is_online()) {
         let clean = read_clean_shutdown(directory.path());
         opened.clean_shutdown &= clean.is_some();
         epochs.push(clean.flatten());
@@ -94,9 +94,15 @@ pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result
             Err(error) if error.is_fatal_to_directory() => {
                 directory.report(&error);
                 opened.logs.retain(|_, log| log.directory().id() != directory.id());
+                epochs.pop();
             }
             other => other?,
         }
+    }
+    // What a log that is to be built anew had acknowledged is not here any more (KIP-966).
+    opened.clean_shutdown &= opened.refused.is_empty();
+    if !opened.clean_shutdown {
+        epochs.clear();
     }
     opened.previous_broker_epoch = epochs.first().copied().flatten().filter(|first| {
         // Directories that were closed under different epochs were not all there at the last stop.
@@ -165,7 +171,10 @@ fn open_directory(
             Some(Err(error)) if error.is_fatal_to_directory() => return Err(error),
             Some(Err(error)) => {
                 tracing::error!(log = %candidate.path.display(), %error, "log is damaged and stays offline");
-                opened.refused.insert(id, error);
+                opened.refused.insert(
+                    id,
+                    RefusedLog { error, directory: directory.clone(), path: candidate.path.clone() },
+                );
             }
             None => {}
         }

@@ -162,6 +162,24 @@ impl ControllerChannel {
         .await
     }
 
+    pub async fn assign_replicas_to_dirs(
+        &self,
+        mut request: AssignReplicasToDirsRequest,
+        timeout: Duration,
+    ) -> Result<AssignReplicasToDirsResponse, ChannelError> {
+        request.cluster_id.clone_from(&self.cluster_id);
+        request.broker_id = self.broker_id.0;
+        request.broker_epoch = self.broker_epoch().0;
+        self.call(
+            "AssignReplicasToDirs",
+            timeout,
+            ATTEMPT_TIMEOUT,
+            request,
+            |mut client, request| async move { client.assign_replicas_to_dirs(request).await },
+        )
+        .await
+    }
+
     pub async fn allocate_producer_ids(
         &self,
         timeout: Duration,

@@ -63,6 +63,8 @@ pub struct Lifecycle {
     /// Set by the loader.
     pub caught_up: watch::Receiver<bool>,
     pub controlled_shutdown: Arc<ControlledShutdown>,
+    /// Log directories that failed since the start.
+    pub offline_directories: watch::Receiver<Vec<DirectoryId>>,
 }
 
 /// How the server asks for a controlled shutdown and learns that leaderships have moved.
@@ -170,6 +172,7 @@ impl Lifecycle {
 
     async fn heartbeats(&self, epoch: BrokerEpoch) -> Result<(), LifecycleError> {
         let mut caught_up = self.caught_up.clone();
+        let mut offline_directories = self.offline_directories.clone();
         let mut fenced = true;
         loop {
             let want_shutdown = self.controlled_shutdown.wanted.is_cancelled();
@@ -178,6 +181,11 @@ impl Lifecycle {
                 metadata_offset: if is_caught_up { self.cache.image().offset.0 } else { 0 },
                 want_fence: false,
                 want_shutdown,
+                offline_directories: offline_directories
+                    .borrow_and_update()
+                    .iter()
+                    .map(|directory| Bytes::copy_from_slice(directory.0.as_bytes()))
+                    .collect(),
                 ..wire::HeartbeatRequest::default()
             };
             match self.channel.heartbeat(request, self.session_timeout).await {
@@ -213,6 +221,8 @@ impl Lifecycle {
             tokio::select! {
                 () = sleep(pause) => {}
                 () = self.controlled_shutdown.wake.notified() => {}
+                // Others take over what a failed directory led.
+                Ok(()) = offline_directories.changed() => {}
                 // Unfencing waits for nothing but this.
                 changed = caught_up.changed() => if changed.is_err() { sleep(pause).await },
             }

@@ -37,6 +37,16 @@ impl ReplicaManager {
         if !std::mem::replace(&mut *compared, true) {
             self.quarantine_strays(after);
         }
+        self.apply_changes(before, delta, after);
+    }
+
+    /// Under the lock of `applying`.
+    pub(super) fn apply_changes(
+        &self,
+        before: &MetadataImage,
+        delta: &MetadataDelta,
+        after: &Arc<MetadataImage>,
+    ) {
         let changes = LocalChanges::new(before, delta, after, self.broker_id());
         self.fetchers.set_image(after.clone());
         self.remove(&changes.removed);
@@ -50,6 +60,7 @@ impl ReplicaManager {
         // Before the roles: whoever left the ISR under a raised `min.insync.replicas` is still eligible,
         // so the high watermark must not pass it under the old one.
         self.update_settings(delta, after, &mut settings);
+        self.report_directories(&hosted);
         self.take_roles(hosted);
     }
 
@@ -122,6 +133,9 @@ impl ReplicaManager {
                 Ok(partition) => Some(partition),
                 Err(error) => {
                     error!(topic = %replica.topic.name, partition = replica.id.partition, %error, "no log for this replica");
+                    if error.is_exhausted() {
+                        self.host_later(replica.id);
+                    }
                     None
                 }
             });
@@ -148,7 +162,19 @@ impl ReplicaManager {
             directory: directory.filter(|directory| !directory.is_zero()),
             config: settings.log.clone(),
         };
-        let log = self.log_manager.create(placement, self.context.clock.now_ms())?;
+        let now_ms = self.context.clock.now_ms();
+        let log = match self.log_manager.create(placement.clone(), now_ms) {
+            // What others count on is with the leader: a follower that nobody counts on begins anew.
+            Err(LogError::Corrupt { .. })
+                if registration.leader.is_some_and(|leader| leader != self.broker_id())
+                    && !registration.isr.contains(&self.broker_id())
+                    && !registration.elr.contains(&self.broker_id())
+                    && self.log_manager.set_aside_refused(replica.id)? =>
+            {
+                self.log_manager.create(placement, now_ms)?
+            }
+            other => other?,
+        };
         let partition = Partition::new(
             replica.id,
             replica.topic.name.clone(),
@@ -213,7 +239,10 @@ impl ReplicaManager {
             error!(%error, "cannot note the cuts that were applied");
             for (id, _) in note {
                 let Some(partition) = self.partition(id) else { continue };
-                partition.fail_storage(&mut partition.lock(), &error);
+                partition.go_offline(&mut partition.lock());
+                if error.is_exhausted() {
+                    self.host_later(id);
+                }
             }
         }
         let (partitions, cuts): (Vec<_>, Vec<_>) = truncate.into_iter().unzip();
@@ -225,7 +254,14 @@ impl ReplicaManager {
                     let log_end_offset = inner.log.read().log_end_offset();
                     partition.apply(&mut inner, ReplicaEvent::Truncated { log_end_offset });
                 }
-                Err(error) => partition.fail_storage(&mut inner, &error),
+                Err(error) => {
+                    partition.fail_storage(&mut inner, &error);
+                    if error.is_exhausted() {
+                        // Without its cut it must have no role.
+                        partition.go_offline(&mut inner);
+                        self.host_later(partition.id());
+                    }
+                }
             }
         }
     }

@@ -30,4 +30,9 @@ pub trait ReplicaDeps: Send + Sync + 'static {
     /// Proposes a LOSS cut, without blocking. No answer is needed: the committed cut arrives as
     /// metadata, and what got lost is proposed again every second.
     fn propose_loss_cut(&self, cut: LossCut);
+
+    /// Tells the controller in which directories replicas lie, without blocking, until it knows.
+    fn assign_directories(&self, replicas: Vec<(TopicIdPartition, DirectoryId)>) {
+        let _ = replicas;
+    }
 }

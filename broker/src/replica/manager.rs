@@ -1,6 +1,6 @@
 //! The partitions that this broker holds, and the way in for everybody who uses them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -155,6 +155,8 @@ pub struct ReplicaManager {
     pub(super) tasks: TaskGroup,
     /// Serialises changes of metadata; true once the directories have been compared with an image.
     pub(super) applying: Mutex<bool>,
+    /// Replicas for which there was no space.
+    pub(super) unhosted: Mutex<BTreeSet<TopicIdPartition>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -235,6 +237,7 @@ impl ReplicaManager {
             sessions: Mutex::new(SessionCache::new(limits)),
             tasks,
             applying: Mutex::new(false),
+            unhosted: Mutex::default(),
         })
     }
 
@@ -263,6 +266,10 @@ impl ReplicaManager {
     /// The partition, or why there is none: not known at all, or led elsewhere.
     pub fn local_partition(&self, id: TopicIdPartition) -> Result<Arc<Partition>, PartitionError> {
         self.partition(id).ok_or_else(|| match self.context.image.load().partition(id) {
+            // Its log could not be opened, or its directory has failed.
+            Some(partition) if partition.registration.leader == Some(self.context.local) => {
+                PartitionError::Offline
+            }
             Some(_) => PartitionError::NotLeader,
             None => PartitionError::UnknownTopicOrPartition,
         })

@@ -7,6 +7,7 @@ mod apply;
 pub mod cut;
 pub mod delete_records;
 pub mod deps;
+pub mod directories;
 pub mod error;
 pub mod fetch;
 pub mod fetch_session;

@@ -21,6 +21,7 @@ impl ReplicaManager {
         self.every("replica-tick", TICK, false, |manager| manager.tick());
         self.every("replica-checkpoint", config.checkpoint_interval, true, |manager| {
             manager.log_manager.checkpoint(manager.context.clock.now_ms());
+            manager.host_what_had_no_room();
         });
         self.every("log-retention", config.retention_check_interval, true, |manager| {
             manager.log_manager.maintain(manager.context.clock.now_ms());

@@ -25,6 +25,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const LOSS: i32 = 2;
 /// Cuts of one proposal: what fits into a metadata batch with room to spare.
 const MAX_CUTS: usize = 500;
+/// Replicas of one AssignReplicasToDirs.
+const MAX_DIRECTORIES: usize = 500;
+const DIRECTORY_RETRY: Duration = Duration::from_millis(500);
 
 pub struct ReplicaController {
     controller: Arc<ControllerChannel>,
@@ -34,6 +37,9 @@ pub struct ReplicaController {
     /// The newest wish of each partition; bounded by the partitions led here.
     cuts: Mutex<BTreeMap<TopicIdPartition, LossCut>>,
     cut_wanted: Notify,
+    /// Where replicas lie that the controller has yet to hear of.
+    directories: Mutex<BTreeMap<TopicIdPartition, DirectoryId>>,
+    directory_wanted: Notify,
 }
 
 impl ReplicaController {
@@ -44,6 +50,13 @@ impl ReplicaController {
             tasks,
             cuts: Mutex::default(),
             cut_wanted: Notify::new(),
+            directories: Mutex::default(),
+            directory_wanted: Notify::new(),
+        });
+        let assigner = this.clone();
+        let shutdown = this.tasks.shutdown_token();
+        this.tasks.spawn("replica-directories", async move {
+            shutdown.run_until_cancelled(assigner.report_directories()).await;
         });
         let cutter = this.clone();
         let shutdown = this.tasks.shutdown_token();
@@ -80,6 +93,36 @@ impl ReplicaController {
     }
 }
 
+impl ReplicaController {
+    async fn report_directories(&self) {
+        loop {
+            self.directory_wanted.notified().await;
+            let wanted = std::mem::take(&mut *self.directories.lock());
+            let wanted: Vec<_> = wanted.into_iter().collect();
+            for replicas in wanted.chunks(MAX_DIRECTORIES) {
+                let request = wire::AssignReplicasToDirsRequest {
+                    replicas: replicas.iter().map(replica_directory).collect(),
+                    ..Default::default()
+                };
+                // A replica that is refused has left this broker meanwhile, or the image says so soon.
+                let answer = self.controller.assign_replicas_to_dirs(request, CALL_TIMEOUT).await;
+                if answer.as_ref().is_ok_and(|response| response.error_code == 0) {
+                    continue;
+                }
+                debug!(?answer, "the controller has not heard where replicas lie: told again");
+                {
+                    let mut waiting = self.directories.lock();
+                    for (id, directory) in replicas {
+                        waiting.entry(*id).or_insert(*directory);
+                    }
+                }
+                self.directory_wanted.notify_one();
+                tokio::time::sleep(DIRECTORY_RETRY).await;
+            }
+        }
+    }
+}
+
 impl ReplicaDeps for ReplicaController {
     fn alter_partition(&self, proposals: Vec<IsrProposalItem>) {
         let Some(replicas) = self.replicas.get().and_then(Weak::upgrade) else { return };
@@ -103,6 +146,21 @@ impl ReplicaDeps for ReplicaController {
     fn propose_loss_cut(&self, cut: LossCut) {
         self.cuts.lock().insert(cut.id, cut);
         self.cut_wanted.notify_one();
+    }
+
+    fn assign_directories(&self, replicas: Vec<(TopicIdPartition, DirectoryId)>) {
+        self.directories.lock().extend(replicas);
+        self.directory_wanted.notify_one();
+    }
+}
+
+fn replica_directory(
+    (id, directory): &(TopicIdPartition, DirectoryId),
+) -> wire::assign_replicas_to_dirs_request::Replica {
+    wire::assign_replicas_to_dirs_request::Replica {
+        topic_id: topic_id_bytes(id.topic_id),
+        partition: id.partition,
+        directory: Bytes::copy_from_slice(directory.0.as_bytes()),
     }
 }
 

@@ -163,6 +163,7 @@ impl Broker {
             metadata_offset: self.epoch,
             want_fence: false,
             want_shutdown,
+            offline_directories: Vec::new(),
         };
         self.client.heartbeat(request).await.unwrap().into_inner()
     }

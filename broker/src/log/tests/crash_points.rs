@@ -24,6 +24,7 @@ fn open(path: &Path) -> LogManager {
     LogManager::open(
         LogManagerConfig {
             directories: vec![(path.to_path_buf(), DirectoryId(uuid::Uuid::from_u128(9)))],
+            unusable: Vec::new(),
             default_log_config: Arc::new(config()),
             recovery_threads: 1,
             on_directory_failure: Arc::new(|_, _| {}),

@@ -26,6 +26,7 @@ fn open_counting(paths: &[&Path], failures: &Arc<AtomicUsize>) -> LogManager {
             .enumerate()
             .map(|(number, path)| (path.to_path_buf(), DirectoryId(Uuid::from_u128(1 + number as u128))))
             .collect(),
+        unusable: Vec::new(),
         default_log_config: Arc::new(config()),
         recovery_threads: 2,
         on_directory_failure: Arc::new(move |_, _| {

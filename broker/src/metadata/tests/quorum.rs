@@ -91,6 +91,13 @@ impl Controller for FakeController {
         Err(Status::unimplemented("not in these tests"))
     }
 
+    async fn assign_replicas_to_dirs(
+        &self,
+        _: Request<protocol::proto::controller::AssignReplicasToDirsRequest>,
+    ) -> Result<Response<protocol::proto::controller::AssignReplicasToDirsResponse>, Status> {
+        Err(Status::unimplemented("not in these tests"))
+    }
+
     async fn allocate_producer_ids(
         &self,
         _: Request<AllocateProducerIdsRequest>,

@@ -396,6 +396,7 @@ async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Clus
     let logs = LogManager::open(
         LogManagerConfig {
             directories: vec![(disk.path().to_path_buf(), directory)],
+            unusable: Vec::new(),
             default_log_config: log_config.clone(),
             recovery_threads: 1,
             on_directory_failure: Arc::new(|_, error| panic!("{error}")),
