@@ -189,6 +189,7 @@ impl Model {
                         },
                         metadata_offset: self.image.offset,
                         want_fence: false,
+                        offline_directories: Vec::new(),
                         want_shutdown: true,
                     };
                     let result = broker::heartbeat(&self.image, &self.settings, beat).unwrap();
@@ -261,6 +262,7 @@ impl Model {
             sender: Sender { broker_id: broker, broker_epoch: registered.response },
             metadata_offset: self.image.offset,
             want_fence: false,
+            offline_directories: Vec::new(),
             want_shutdown: false,
         };
         let result = broker::heartbeat(&self.image, &self.settings, beat).unwrap();

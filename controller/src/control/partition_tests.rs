@@ -112,6 +112,7 @@ fn b02_requests_of_an_earlier_incarnation_change_nothing() {
             metadata_offset: image.offset,
             want_fence,
             want_shutdown,
+            offline_directories: Vec::new(),
         };
         let refused = crate::control::broker::heartbeat(&image, &settings(), beat);
         assert_eq!(refused.unwrap_err().code, ErrorCode::StaleBrokerEpoch);
