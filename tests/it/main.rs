@@ -1,6 +1,8 @@
 //! Whole clusters of real processes, a module a theme. Kagami is the source of every mirror here: what needs
 //! a JDK or a foreign client is in the `interop` program.
 
+#[cfg(debug_assertions)]
+mod counterexamples;
 mod durability;
 mod failover;
 mod metadata;

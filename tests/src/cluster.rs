@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
+use crate::fault::Faults;
 use crate::ports;
 
 const BROKER_PORT: u16 = 9092;
@@ -35,6 +36,8 @@ pub struct ClusterSpec {
     pub data: BTreeMap<i32, PathBuf>,
     /// Everybody is reached through the front of a link that the test provides (`Cluster::links`).
     pub linked: bool,
+    /// An address of its own unless given.
+    pub host: Option<String>,
 }
 
 /// What goes over a link.
@@ -67,6 +70,7 @@ impl ClusterSpec {
             properties: BTreeMap::new(),
             data: BTreeMap::new(),
             linked: false,
+            host: None,
         }
     }
 
@@ -77,6 +81,12 @@ impl ClusterSpec {
 
     pub fn with(mut self, key: &str, value: &str) -> ClusterSpec {
         self.properties.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// On the address of another cluster, which must not run any more.
+    pub fn at(mut self, host: &str) -> ClusterSpec {
+        self.host = Some(host.to_owned());
         self
     }
 }
@@ -91,6 +101,7 @@ struct Node {
     kind: NodeKind,
     properties: PathBuf,
     log: PathBuf,
+    faults: Faults,
     child: Option<Child>,
 }
 
@@ -118,7 +129,7 @@ impl Cluster {
     pub fn format(spec: ClusterSpec) -> Result<Cluster> {
         let directory = TempDir::with_prefix("kagami-")?;
         let mut cluster = Cluster {
-            host: ports::cluster_host(),
+            host: spec.host.clone().unwrap_or_else(ports::cluster_host),
             cluster_id: random_uuid()?,
             spec,
             directory,
@@ -206,7 +217,8 @@ impl Cluster {
             String::from_utf8_lossy(&output.stderr)
         );
         let log = path.join("server.log");
-        self.nodes.insert(id, Node { kind, properties, log, child: None });
+        let faults = Faults::new(&path);
+        self.nodes.insert(id, Node { kind, properties, log, faults, child: None });
         Ok(())
     }
 
@@ -233,6 +245,7 @@ impl Cluster {
             Err(_) => command.env_remove("RUST_LOG"),
         };
         let child = command
+            .env("KAGAMI_FAULTS", node.faults.directory())
             .arg("--config")
             .arg(&node.properties)
             .stdin(Stdio::null())
@@ -301,6 +314,25 @@ impl Cluster {
     fn take_child(&mut self, id: i32) -> Result<Child> {
         let node = self.nodes.get_mut(&id).with_context(|| format!("no node {id}"))?;
         node.child.take().with_context(|| format!("node {id} does not run"))
+    }
+
+    /// Waits until a process that is to end by itself has ended.
+    pub async fn await_exit(&mut self, id: i32) -> Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.is_running(id) {
+            ensure!(Instant::now() < deadline, "node {id} still runs");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// Where to place faults in a node.
+    pub fn faults(&self, id: i32) -> &Faults {
+        &self.nodes[&id].faults
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     pub fn cluster_id(&self) -> &str {

@@ -4,6 +4,7 @@ pub mod chaos;
 pub mod client;
 pub mod cluster;
 pub mod eventually;
+pub mod fault;
 pub mod foreign;
 pub mod history;
 pub mod http;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use common::fault;
 use common::ids::*;
 use common::network::{Chunk, Reply};
 use protocol::messages::ProduceResponse;
@@ -52,6 +53,7 @@ pub async fn handle(replicas: &Arc<ReplicaManager>, context: &RequestContext, mu
     if request.acks == ALL_IN_SYNC && !waiting.is_empty() {
         let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
         wait(replicas, waiting, Instant::now() + timeout, &mut responses).await;
+        fault::point("produce.answer", context.client_address()).await;
     }
     let mut response = ProduceResponse::default().with_responses(responses);
     if version >= FIRST_VERSION_WITH_LEADER {
@@ -204,6 +206,9 @@ async fn wait(
 ) {
     let (places, waiting): (Vec<_>, Vec<_>) =
         pending.into_iter().map(|pending| ((pending.topic, pending.partition), pending.waiting)).unzip();
+    for waiting in &waiting {
+        fault::point("produce.wait", waiting.partition.id()).await;
+    }
     let results = replicas.wait_replicated(waiting, deadline).await;
     for ((topic, partition), result) in places.into_iter().zip(results) {
         let Err(failure) = result else { continue };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fault;
 use common::ids::*;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -103,6 +104,9 @@ impl Fetcher {
                         info!(leader = %self.leader, "fetching again");
                     }
                     self.failures = 0;
+                    for answered in &response.partitions {
+                        fault::point("replica.fetched.apply", answered.id).await;
+                    }
                     self.apply(response);
                 }
                 Err(error) => self.failed(&error).await,

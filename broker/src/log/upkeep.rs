@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use common::fault;
 use common::ids::{BrokerEpoch, CutId, Offset, TopicIdPartition};
 
 use super::checkpoint::{
@@ -215,6 +216,9 @@ impl LogManager {
         }
         self.write_recovery_points(directory)?;
         self.write_high_watermarks(directory)?;
+        for pending in cuts.clone() {
+            fault::point_blocking("log.cut.note", pending.log.id());
+        }
         directory.cuts.lock().note(cuts.map(|pending| (pending.log.id(), pending.cut)))
     }
 

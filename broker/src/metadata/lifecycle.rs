@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::fault;
 use common::ids::{BrokerEpoch, BrokerId, DirectoryId, IncarnationId};
 use common::metadata::MetadataImage;
 use common::metadata::record::Endpoint;
@@ -188,6 +189,7 @@ impl Lifecycle {
                     .collect(),
                 ..wire::HeartbeatRequest::default()
             };
+            fault::point("broker.heartbeat", self.broker_id).await;
             match self.channel.heartbeat(request, self.session_timeout).await {
                 Ok(response) => match error_code(response.error_code) {
                     ErrorCode::None => {

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fault;
 use common::ids::*;
 use common::metadata::local_changes::LocalReplica;
 use common::metadata::record::{ConfigResourceType, LeaderRecoveryState};
@@ -244,6 +245,9 @@ impl ReplicaManager {
                     self.host_later(id);
                 }
             }
+        }
+        for (partition, _) in &truncate {
+            fault::point_blocking("replica.cut.apply", partition.id());
         }
         let (partitions, cuts): (Vec<_>, Vec<_>) = truncate.into_iter().unzip();
         let results = if cuts.is_empty() { Vec::new() } else { self.log_manager.apply_cuts(&cuts) };

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::fault;
 use common::ids::*;
 use common::task::TaskGroup;
 use parking_lot::Mutex;
@@ -132,6 +133,9 @@ impl ReplicaDeps for ReplicaController {
                 partitions: proposals.iter().map(proposal).collect(),
                 ..AlterPartitionRequest::default()
             };
+            for item in &proposals {
+                fault::point("replica.alter_partition.send", item.id).await;
+            }
             let answers = match controller.alter_partition(request, CALL_TIMEOUT).await {
                 Ok(response) if response.error_code == 0 => {
                     Ok(response.partitions.iter().filter_map(isr_answer).collect())

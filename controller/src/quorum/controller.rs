@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use common::clock::Clock;
+use common::fault;
 use common::ids::Term;
 use common::metadata::{MetadataBatch, codec};
 use futures::future::BoxFuture;
@@ -201,6 +202,7 @@ impl Writer {
                 },
                 operation = operations.recv(), if room => {
                     let Some(operation) = operation else { break };
+                    fault::point("controller.operation", operation.name).await;
                     self.run_operation(operation);
                     for _ in 1..MAX_OPERATIONS_PER_ENTRY {
                         if self.entry.payload.len() >= MAX_ENTRY_BYTES {
@@ -331,8 +333,13 @@ impl Writer {
             return;
         }
         let Entry { payload, replies } = std::mem::take(&mut self.entry);
-        let append = self.raft.append(draft.term().0, payload.freeze());
-        self.in_flight.push_back(Box::pin(append));
+        let term = draft.term().0;
+        let append = self.raft.append(term, payload.freeze());
+        self.in_flight.push_back(Box::pin(async move {
+            let ended = append.await;
+            fault::point("controller.answer", term).await;
+            ended
+        }));
         self.pending.appended(replies);
     }
 

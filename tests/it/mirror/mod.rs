@@ -13,3 +13,5 @@ mod t42_configs;
 mod t49_restart;
 mod t51_describe;
 mod t55_stop_uncut;
+#[cfg(debug_assertions)]
+mod t56_killed_between_cut_and_record;

@@ -27,7 +27,7 @@ use super::{LIMIT, slots};
 /// Resource types of configs.
 pub const TOPIC_RESOURCE: i8 = 2;
 pub const MIRROR_RESOURCE: i8 = 64;
-const PAUSE: Duration = Duration::from_millis(25);
+pub(super) const PAUSE: Duration = Duration::from_millis(25);
 /// Retriable for a client whose metadata may be old; here they are what a test wants to hear.
 const MEANT: [ErrorCode; 2] = [ErrorCode::UnknownTopicOrPartition, ErrorCode::InconsistentTopicId];
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
@@ -96,18 +96,32 @@ impl Side {
 
     /// A paused broker keeps its sockets, so it must not be asked anything.
     pub fn pause(&mut self, id: i32) -> Result<()> {
-        self.paused.insert(id);
-        self.client.forget_leaders();
         self.cluster.pause(id)?;
-        let awake = self.awake_brokers();
-        let addresses: Vec<_> = awake.into_iter().map(|id| self.cluster.broker_address(id)).collect();
-        self.client = Client::new(&addresses.join(","));
+        self.ignore(id);
         Ok(())
     }
 
     pub fn resume(&mut self, id: i32) -> Result<()> {
         self.paused.remove(&id);
         self.cluster.resume(id)
+    }
+
+    /// Asks this broker nothing: what it knows is old.
+    pub fn ignore(&mut self, id: i32) {
+        self.paused.insert(id);
+        self.ask_awake_brokers();
+    }
+
+    /// Asks it again.
+    pub fn heed(&mut self, id: i32) {
+        self.paused.remove(&id);
+        self.ask_awake_brokers();
+    }
+
+    fn ask_awake_brokers(&mut self) {
+        let awake = self.awake_brokers();
+        let addresses: Vec<_> = awake.into_iter().map(|id| self.cluster.broker_address(id)).collect();
+        self.client = Client::new(&addresses.join(","));
     }
 
     /// Brokers that can answer.

@@ -9,6 +9,7 @@ mod mirror_kagami;
 pub(crate) mod mirroring;
 mod tools;
 mod tools_replication;
+mod transactions;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -50,9 +51,10 @@ pub fn scenarios() -> Vec<Scenario> {
         "mirror-kafka-3.6.2", 240, mirror_kafka::kafka_3_6, "the same in small with a source that answers no CurrentLeader";
         "mirror-kafka-2.8.2", 180, mirror_kafka::kafka_2_8, "the same in small with a source whose Fetch knows no topic ids";
         "mirror-kagami", 120, mirror_kagami::run, "Kagami as the source";
+        "transactions", 120, transactions::run, "open transactions of Kafka 4.4 while it is mirrored, and at a failover";
         "chain", 180, chain::run, "Kafka to Kagami to Kagami, transactions carried along";
         "tools-kcat", 240, tools::kcat, "kcat's round trips in every codec";
-        "tools-java", 420, tools::java, "Kafka's own tools";
+        "tools-java", 420, tools::case_30_java_clients_work_as_on_kafka, "Kafka's own tools";
         "tools-replication", 600, tools_replication::replication, "Kafka's tools move replicas, elect leaders, change configurations";
         "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
         "kill-loop", 400, kill_loop, "kill -9 of every process in turn under acks=all load";

@@ -21,7 +21,8 @@ pub async fn kcat() -> Result<()> {
     suite("suites/client_matrix.sh", "kcat").await
 }
 
-pub async fn java() -> Result<()> {
+/// Case 30: Kafka's own admin client, producer and consumer of 4.x, by the tools built on them.
+pub async fn case_30_java_clients_work_as_on_kafka() -> Result<()> {
     suite("suites/java_tools.sh", JAVA_CHECKS).await
 }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use common::fault;
 use common::ids::*;
 use protocol::api::ApiKey;
 use protocol::messages::FetchResponse;
@@ -134,6 +135,7 @@ impl Worker {
         let appender = self.runtime.spawn(async move {
             while let Some(delivery) = delivered.recv().await {
                 for (slot, from, records) in delivery.parts {
+                    fault::point("mirror.append", slot.id).await;
                     slot.append(from, &records);
                     // Other tasks of this runtime get their turn between partitions.
                     tokio::task::yield_now().await;
@@ -178,6 +180,7 @@ impl Worker {
             };
             let request = session.request(&wanted, limits, version);
             let timeout = settings.request_timeout + settings.fetch_wait_max;
+            fault::point("mirror.fetch", &self.client.mirror).await;
             let response = match connection.call(Request::Fetch(request), version, timeout).await {
                 Ok(Response::Fetch(response)) => response,
                 Ok(_) => return Ended::Failed(crate::mirror::source::client::unexpected("Fetch")),

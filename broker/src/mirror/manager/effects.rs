@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::fault;
 use common::ids::*;
 use protocol::proto::controller::{ProposeMirrorRequest, propose_mirror_request};
 
@@ -274,9 +275,16 @@ impl ManagerTask {
         let writes = std::mem::take(&mut self.batches.writes);
         let (store, messages) = (self.deps.store.clone(), self.messages.clone());
         self.runtime.spawn(async move {
+            for (id, _, write) in &writes {
+                let passed = fault::point("mirror.state.write", format_args!("{id}@{}", write.record.state));
+                passed.await;
+            }
             let batch = writes.iter().map(|(_, _, write)| write.clone()).collect();
             let mut results = store.write(batch).await.into_iter();
-            for (id, token, _) in writes {
+            for (id, token, write) in writes {
+                let passed =
+                    fault::point("mirror.state.written", format_args!("{id}@{}", write.record.state));
+                passed.await;
                 let result = results.next().unwrap_or_else(no_answer);
                 let _ = messages.send(Message::Event(id, MirrorEvent::StateWritten { token, result }));
             }
@@ -290,8 +298,15 @@ impl ManagerTask {
         let batch = std::mem::take(&mut self.batches.proposals);
         let (controller, messages) = (self.deps.controller.clone(), self.messages.clone());
         self.runtime.spawn(async move {
+            for proposal in &batch {
+                let (name, id) = proposal.fault_point();
+                fault::point(name, id).await;
+            }
             let (request, order) = proposals::request(batch);
             let results = proposals::propose(&*controller, request, order.len()).await;
+            for (id, _) in &order {
+                fault::point("mirror.proposal.answered", id).await;
+            }
             for ((id, token), result) in order.into_iter().zip(results) {
                 let _ = messages.send(Message::Event(id, MirrorEvent::Proposed { token, result }));
             }

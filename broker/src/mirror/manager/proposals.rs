@@ -15,6 +15,17 @@ pub enum Proposal {
     Raise(TopicIdPartition, Token, wire::Raise),
 }
 
+impl Proposal {
+    /// Where a test may stop it.
+    pub fn fault_point(&self) -> (&'static str, TopicIdPartition) {
+        match self {
+            Proposal::Cut(id, ..) => ("mirror.cut.send", *id),
+            Proposal::Release(id, ..) => ("mirror.release.send", *id),
+            Proposal::Raise(id, ..) => ("mirror.raise.send", *id),
+        }
+    }
+}
+
 pub fn topic_bytes(topic_id: TopicId) -> Bytes {
     Bytes::copy_from_slice(topic_id.0.as_bytes())
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use common::fault;
 use common::ids::*;
 use protocol::proto::controller::{ReportMirrorRequest, report_mirror_request::Partition};
 use tokio::time::Instant;
@@ -102,6 +103,10 @@ impl ManagerTask {
         self.reports.under_way = true;
         let (controller, messages) = (self.deps.controller.clone(), self.messages.clone());
         self.runtime.spawn(async move {
+            for (id, told) in ids.iter().zip(&partitions) {
+                let passed = fault::point("mirror.report.send", format_args!("{id}@{}", told.state));
+                passed.await;
+            }
             let request = ReportMirrorRequest { partitions, ..Default::default() };
             let lost = match controller.report(request).await {
                 Ok(()) => Vec::new(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::fault;
 use common::ids::*;
 use common::metadata::MetadataImage;
 use common::metadata::record::{ConfigResource, ConfigResourceType};
@@ -180,7 +181,9 @@ impl SyncJob {
                 association: association.0,
             })
             .collect();
+        fault::point("mirror.source_deleted.send", &self.mirror).await;
         self.propose("deleted topics", ProposeMirrorRequest { source_deleted, ..Default::default() }).await;
+        fault::point("mirror.source_deleted.answered", &self.mirror).await;
     }
 
     async fn create_and_grow(&self, plan: &TopicPlan) {

@@ -1,0 +1,47 @@
+//! Counterexample 3: A cut with r3 away; later another one, above; r3 returns with records of the old
+//! lineage under the same epoch. It must cut to the lower, not to the later one. Here r3 had even made the
+//! first cut, and a power cut brought back what it had removed.
+//!
+//! Guards decision 10 (d): the lowest offset of all cuts not applied counts, and a cut is noted only when
+//! the truncation is durable.
+
+use anyhow::Result;
+use kagami_tests::cluster::ClusterSpec;
+use kagami_tests::segments;
+
+use super::*;
+use crate::support::{MIRROR, Wanted, values_of};
+
+#[tokio::test]
+async fn counterexample_03_a_replica_that_missed_two_cuts_cuts_to_the_lower_one() -> Result<()> {
+    let mut pair = start_with_own_records(ClusterSpec::new(1, 3)).await?;
+    let r3 = pair.here.follower(TOPIC, 0).await?;
+    let others: Vec<i32> = pair.here.cluster.brokers().into_iter().filter(|id| *id != r3).collect();
+    let directory = segments::partition_directory(&pair.here.cluster.data_directory(r3), TOPIC, 0);
+    let before = directory.with_extension("before");
+    copy(&directory, &before)?;
+
+    // It dies with the log cut and before the cut is noted.
+    let noting = pair.here.place("log.cut.note", TOPIC, 0).await?;
+    let faults = pair.here.faults(r3);
+    faults.crash(&noting)?;
+    pair.mirror(TOPIC, 1).await?;
+    faults.crashed(&noting).await?;
+    pair.here.cluster.await_exit(r3).await?;
+    pair.here.await_isr_of(TOPIC, 0, &others).await?;
+    pair.source.write(TOPIC, 0, batch(&values("more", 160))).await?;
+    pair.caught_up(TOPIC, 0).await?;
+    pair.here.remove(MIRROR, TOPIC).await?;
+    let stopped = pair.here.await_partitions(MIRROR, TOPIC, 1, Wanted::Writable).await?;
+    assert_eq!(stopped[0].last_mirrored_offset, 200);
+    pair.here.write(TOPIC, 0, batch(&values("after", 5))).await?;
+
+    std::fs::remove_dir_all(&directory)?;
+    std::fs::rename(&before, &directory)?;
+    pair.here.restart(r3)?;
+    pair.here.client.await_isr(TOPIC, 3, LIMIT).await?;
+    let log = pair.here.equal_replicas(TOPIC, 0).await?;
+    let expected = [values("source", AT_SOURCE), values("more", 160), values("after", 5)].concat();
+    assert_eq!(values_of(&log)?, expected);
+    Ok(())
+}
