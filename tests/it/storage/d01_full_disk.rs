@@ -29,12 +29,12 @@ impl Drop for Mounted {
 }
 
 #[tokio::test]
+#[allow(clippy::print_stderr)] // a test that does not run says so
 async fn d01_a_full_disk_refuses_writes_keeps_what_it_has_and_serves_again_with_space() -> Result<()> {
     let spec = ClusterSpec::new(1, 1).with("replica.high.watermark.checkpoint.interval.ms", "200");
     let mut cluster = Cluster::format(spec)?;
     let data = cluster.data_directory(1);
     let Some(_mounted) = Mounted::tmpfs(&data, "8m") else {
-        #[allow(clippy::print_stderr)] // a test that does not run says so
         eprintln!("no right to mount a file system: not run");
         return Ok(());
     };
