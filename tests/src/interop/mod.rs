@@ -7,6 +7,7 @@ mod dump_tool;
 mod mirror_kafka;
 mod mirror_kagami;
 pub(crate) mod mirroring;
+mod nearest_replica;
 mod tools;
 mod tools_replication;
 mod transactions;
@@ -56,6 +57,7 @@ pub fn scenarios() -> Vec<Scenario> {
         "tools-kcat", 240, tools::kcat, "kcat's round trips in every codec";
         "tools-java", 420, tools::case_30_java_clients_work_as_on_kafka, "Kafka's own tools";
         "tools-replication", 600, tools_replication::replication, "Kafka's tools move replicas, elect leaders, change configurations";
+        "nearest-replica", 180, nearest_replica::run_all, "kcat and Kafka's consumer read from the follower in their rack";
         "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
         "kill-loop", 400, kill_loop, "kill -9 of every process in turn under acks=all load";
         "bad-input", 180, bad_input::run, "what no client should send";
