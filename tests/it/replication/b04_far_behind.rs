@@ -1,14 +1,16 @@
-//! B4: a broker comes back far behind the metadata log.
+//! B4: a broker comes back so far behind the metadata log that it gets a snapshot.
 
 use anyhow::{Result, ensure};
 use kagami_tests::client::Client;
 use kagami_tests::cluster::ClusterSpec;
+use protocol::ErrorCode;
 
 use super::produce_at;
 use crate::support::{LIMIT, Side, TOPIC_RESOURCE, Writer, batch};
 
-/// Enough to make an incremental catch-up visible, few enough to be quick.
-const CHANGES: usize = 150;
+/// Together more than a controller keeps of the log for brokers that are behind.
+const CHANGES: usize = 20;
+const CHANGE_BYTES: usize = 1_000_000;
 
 #[tokio::test]
 async fn a_broker_far_behind_catches_up_before_it_serves() -> Result<()> {
@@ -21,8 +23,12 @@ async fn a_broker_far_behind_catches_up_before_it_serves() -> Result<()> {
     side.kill(leader)?;
     writer.more(20).await?;
     for number in 0..CHANGES {
-        let value = (100_000_000 + number).to_string();
-        side.set_config(TOPIC_RESOURCE, "orders", "retention.ms", &value).await?;
+        // Few items with many bytes: it is the log that should be long.
+        let pair = format!("{number:0>1000}:1,");
+        let value = pair.repeat(CHANGE_BYTES / pair.len());
+        let key = "leader.replication.throttled.replicas";
+        let (code, message) = side.set_config(TOPIC_RESOURCE, "orders", key, &value).await?;
+        ensure!(code == ErrorCode::None, "{} {message:?}", code.name());
     }
     side.client.create_topic("while-away", 3, 2, &[]).await?;
     side.restart(leader)?;
@@ -38,6 +44,8 @@ async fn a_broker_far_behind_catches_up_before_it_serves() -> Result<()> {
         }
     };
     ensure!(answer.error_code != 0, "it acknowledged under an old leadership: {answer:?}");
+    let said = side.cluster.log(leader);
+    ensure!(said.contains("metadata snapshot loaded"), "it caught up without a snapshot");
     side.client.await_isr("orders", 3, LIMIT).await?;
     let mut own = Client::new(&address);
     own.await_leaders("while-away", 3).await?;
