@@ -129,7 +129,7 @@ impl ControllerServer {
         let context = Arc::new(ApiContext {
             cluster_id: meta.cluster_id.clone(),
             node_id: config.node_id,
-            peers: Peers::new(meta.cluster_id, config.node_id.0, &config.controller_quorum_voters),
+            peers: Peers::new(meta.cluster_id, config.node_id.0),
             settings,
             controller: controller.clone(),
             listener: listener.clone(),
@@ -263,10 +263,30 @@ fn raft_config(config: &ControllerConfig, meta: &storage::MetaProperties) -> Raf
         .iter()
         .map(|voter| (node_id(voter.node_id), voter.address.to_string()))
         .collect();
+    raft.address = announced_address(config);
     raft.heartbeat_ms = config.quorum_heartbeat_interval_ms;
     raft.election_timeout_ms = config.quorum_election_timeout_ms;
     raft.max_payload_bytes = MAX_PAYLOAD_BYTES;
     raft
+}
+
+/// Where the other controllers reach this one: as `controller.quorum.voters` lists it, else at
+/// `quorum.listener`, unless that is every address of the machine.
+fn announced_address(config: &ControllerConfig) -> Option<String> {
+    let listed = config.controller_quorum_voters.iter().find(|voter| voter.node_id == config.node_id.0);
+    if let Some(listed) = listed {
+        return Some(listed.address.to_string());
+    }
+    let own = &config.quorum_listener;
+    if own.port == 0 || ["", "0.0.0.0", "::"].contains(&own.host.as_str()) {
+        tracing::warn!(
+            quorum_listener = %own,
+            "this controller cannot tell the others where it is: give quorum.listener a host, or list it in \
+             controller.quorum.voters"
+        );
+        return None;
+    }
+    Some(own.to_string())
 }
 
 /// How a listener's endpoint is told to others: the host as configured, the port as bound.

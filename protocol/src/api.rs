@@ -57,6 +57,7 @@ macro_rules! apis {
     };
     (@how broker answered) => { (true, false, false, None) };
     (@how broker forwarded) => { (true, false, true, None) };
+    (@how controller answered) => { (false, true, false, None) };
     (@how both answered) => { (true, true, false, None) };
     (@how both forwarded) => { (true, true, true, None) };
     (@how not_served $why:literal) => { (false, false, false, Some($why)) };
@@ -206,14 +207,14 @@ apis! {
     EndQuorumEpoch = 54, flexible 1, 0..=-1, not_served "raft has its own listener";
     DescribeQuorum = 55, flexible 0, 0..=2, both forwarded;
     AlterPartition = 56, flexible 2, 0..=-1, not_served "brokers use the quorum listener";
-    UpdateFeatures = 57, flexible 0, 0..=-1, not_served "no feature upgrades yet";
+    UpdateFeatures = 57, flexible 0, 0..=2, both forwarded;
     Envelope = 58, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
     FetchSnapshot = 59, flexible 0, 0..=-1, not_served "raft has its own listener";
     DescribeCluster = 60, flexible 0, 0..=2, both answered;
     DescribeProducers = 61, flexible 0, 0..=0, broker answered;
     BrokerRegistration = 62, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
     BrokerHeartbeat = 63, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
-    UnregisterBroker = 64, flexible 0, 0..=-1, not_served "no unregistering of nodes yet";
+    UnregisterBroker = 64, flexible 0, 0..=0, both forwarded;
     DescribeTransactions = 65, flexible 0, 0..=0, not_served "no transactions yet";
     ListTransactions = 66, flexible 0, 0..=2, not_served "no transactions yet";
     AllocateProducerIds = 67, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
@@ -229,9 +230,9 @@ apis! {
     ShareGroupDescribe = 77, flexible 1, 0..=-1, not_served "no groups yet";
     ShareFetch = 78, flexible 1, 0..=-1, not_served "no groups yet";
     ShareAcknowledge = 79, flexible 1, 0..=-1, not_served "no groups yet";
-    AddRaftVoter = 80, flexible 0, 0..=-1, not_served "raft has its own listener";
-    RemoveRaftVoter = 81, flexible 0, 0..=-1, not_served "raft has its own listener";
-    UpdateRaftVoter = 82, flexible 0, 0..=-1, not_served "raft has its own listener";
+    AddRaftVoter = 80, flexible 0, 0..=0, both forwarded;
+    RemoveRaftVoter = 81, flexible 0, 0..=0, both forwarded;
+    UpdateRaftVoter = 82, flexible 0, 0..=0, controller answered;
     InitializeShareGroupState = 83, flexible 0, 0..=-1, not_served "no groups yet";
     ReadShareGroupState = 84, flexible 0, 0..=-1, not_served "no groups yet";
     WriteShareGroupState = 85, flexible 0, 0..=-1, not_served "no groups yet";
@@ -243,7 +244,7 @@ apis! {
     AlterShareGroupOffsets = 91, flexible 0, 0..=-1, not_served "no groups yet";
     DeleteShareGroupOffsets = 92, flexible 0, 0..=-1, not_served "no groups yet";
     StreamsGroupTopologyDescriptionUpdate = 93, flexible 0, 0..=-1, not_served "no groups yet";
-    UnregisterController = 94, flexible 0, 0..=-1, not_served "no unregistering of nodes yet";
+    UnregisterController = 94, flexible 0, 0..=-1, not_served "controllers are not registered: RemoveRaftVoter takes one out";
 
     // KIP-1279 leaves its keys open, and its prototype's collide with released Kafka.
     CreateMirror = 12790, flexible 0, 0..=0, both forwarded;
@@ -256,6 +257,8 @@ apis! {
     WriteMirrorStates = 12797, flexible 0, 0..=0, both answered;
     ListSourceTopics = 12800, flexible 0, 0..=0, broker answered;
     VerifyMirror = 12801, flexible 0, 0..=0, broker answered;
+    // Ours: hands the leadership of the controller quorum to another voter.
+    TransferQuorumLeader = 12802, flexible 0, 0..=0, both forwarded;
 }
 
 #[cfg(test)]
@@ -311,7 +314,7 @@ mod tests {
             assert!(!spec.forwarded || spec.controller, "{} is forwarded to nobody", spec.name);
         }
         // Kafka 4.4 has no gap from 0 to 94.
-        assert_eq!(ApiKey::ALL.len(), 95 + 10);
+        assert_eq!(ApiKey::ALL.len(), 95 + 11);
         assert_eq!(spec(95), None);
         assert_eq!(spec(12798), None);
     }

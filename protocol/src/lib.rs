@@ -14,6 +14,7 @@ pub mod message;
 pub mod messages;
 pub mod mirror;
 pub mod produce;
+pub mod quorum;
 pub mod record_batch;
 mod wire;
 

@@ -9,6 +9,7 @@ use crate::frame::{decode_response_header, encode_request_header, encode_respons
 use crate::guard;
 use crate::messages::*;
 use crate::mirror::*;
+use crate::quorum::*;
 use crate::wire::{Field, Reader, Writer};
 
 /// `kafka-protocol`'s.
@@ -198,6 +199,12 @@ messages! {
     WriteMirrorStates: WriteMirrorStatesRequest by Own, WriteMirrorStatesResponse by Own;
     ListSourceTopics: ListSourceTopicsRequest by Own, ListSourceTopicsResponse by Own;
     VerifyMirror: VerifyMirrorRequest by Own, VerifyMirrorResponse by Own;
+    UpdateFeatures: UpdateFeaturesRequest by Kafka, UpdateFeaturesResponse by Kafka;
+    UnregisterBroker: UnregisterBrokerRequest by Kafka, UnregisterBrokerResponse by Kafka;
+    AddRaftVoter: AddRaftVoterRequest by Kafka, AddRaftVoterResponse by Kafka;
+    RemoveRaftVoter: RemoveRaftVoterRequest by Kafka, RemoveRaftVoterResponse by Kafka;
+    UpdateRaftVoter: UpdateRaftVoterRequest by Kafka, UpdateRaftVoterResponse by Kafka;
+    TransferQuorumLeader: TransferQuorumLeaderRequest by Own, TransferQuorumLeaderResponse by Own;
 }
 
 fn decodable(key: ApiKey, version: i16) -> Result<&'static ApiSpec, DecodeError> {

@@ -27,6 +27,9 @@ pub struct RaftLogConfig {
     /// `controller.quorum.voters`: node id and `host:port`. It founds the quorum and gives addresses;
     /// the membership itself comes from the log once there is one.
     pub voters: Vec<(u64, String)>,
+    /// Where the others reach this one, `host:port`; `None`: it cannot be told, and so it does not announce
+    /// itself.
+    pub address: Option<String>,
     /// The controller's formatted directory; the log lives in `quorum` below it.
     pub data_dir: PathBuf,
     pub heartbeat_ms: u64,
@@ -43,6 +46,7 @@ impl RaftLogConfig {
             voter,
             cluster_id: cluster_id.into(),
             voters: Vec::new(),
+            address: None,
             data_dir: data_dir.into(),
             heartbeat_ms: 50,
             election_timeout_ms: 200,

@@ -53,6 +53,45 @@ pub enum ReadIndexError {
     Shutdown,
 }
 
+/// Why the set of voters was not changed. Only after [`MembershipError::TimedOut`],
+/// [`MembershipError::Lost`] and [`MembershipError::Shutdown`] the change may still happen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MembershipError {
+    #[error("not the leader of the quorum")]
+    NotLeader,
+    #[error("another change of the voters is under way")]
+    InProgress,
+    #[error(
+        "controller {0} is not an observer of this quorum: it must run, with a voter's address in \
+         controller.quorum.voters"
+    )]
+    NotAnObserver(VoterId),
+    #[error("controller {0} is a voter already")]
+    AlreadyAVoter(VoterId),
+    #[error("node {} is a voter with another directory, and answers: {known}", .known.node_id)]
+    NodeIsAVoter { known: VoterId },
+    #[error("controller {0} is not a voter")]
+    NotAVoter(VoterId),
+    #[error("the last voter cannot be removed")]
+    LastVoter,
+    #[error("only {answering} of the {voters} voters that there would be answer: the quorum would be lost")]
+    NoMajority { answering: usize, voters: usize },
+    #[error("controller {0} has not caught up in time")]
+    NotCaughtUp(VoterId),
+    #[error("leadership was handed to controller {0}, which can remove this one")]
+    HandedOver(VoterId),
+    #[error("leadership could not be handed over, which the removal of the leader begins with")]
+    NotHandedOver,
+    #[error("timed out; the change may still happen")]
+    TimedOut,
+    #[error("leadership was lost; the change may still happen")]
+    Lost,
+    #[error("{0}")]
+    Refused(String),
+    #[error("the log was shut down")]
+    Shutdown,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RaftLogError {
     #[error("node {0} is not a voter")]

@@ -51,7 +51,10 @@ impl Founding {
             let answers = self.ask().await;
             let reason = match decide(self.me, &self.store.founding(), &self.voters, &answers) {
                 Step::Observe => {
-                    tracing::info!("the quorum exists; this controller waits until it is in its membership");
+                    tracing::info!(
+                        "this controller founds no quorum: there is one already, or it is not listed in \
+                         controller.quorum.voters; it observes until it is added"
+                    );
                     return;
                 }
                 Step::Persist(voters) => match self.store.save_founding(voters).await {

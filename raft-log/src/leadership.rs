@@ -1,5 +1,7 @@
 //! Who leads the quorum, as seen from here.
 
+use std::sync::Arc;
+
 use openraft::ServerState;
 use openraft::async_runtime::WatchReceiver as _;
 use openraft::vote::RaftLeaderId as _;
@@ -7,6 +9,7 @@ use tokio::sync::watch;
 
 use crate::config::VoterId;
 use crate::gate::Gate;
+use crate::network::client::Peers;
 use crate::type_config::{LogId, Raft};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +28,14 @@ pub(crate) async fn follow(
     mut applied: watch::Receiver<Option<LogId>>,
     leadership: watch::Sender<Leadership>,
     gate: Gate,
+    peers: Arc<Peers>,
 ) {
     let mut server = raft.server_metrics();
     loop {
         let now = {
             let metrics = server.borrow_and_update();
+            let members = metrics.membership_config.nodes();
+            peers.set_members(members.map(|(id, node)| (*id, node.addr.clone())).collect());
             let term = metrics.vote.leader_id.term();
             let is_leader =
                 metrics.state == ServerState::Leader && metrics.current_leader == Some(metrics.id);

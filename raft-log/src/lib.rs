@@ -4,14 +4,19 @@
 //! sees every committed payload once, in order, and makes and loads snapshots of what it built from
 //! them. No type of openraft leaves this crate.
 
+mod announce;
 mod config;
 mod contact;
+mod crash;
 mod error;
 mod founding;
 mod gate;
 mod leadership;
 mod listener;
+mod membership;
 mod network;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 mod raft_log;
 mod snapshot;
 mod state_machine;
@@ -20,7 +25,7 @@ mod store;
 mod type_config;
 
 pub use config::{RaftLogConfig, VoterId};
-pub use error::{AppendError, OpenError, RaftLogError, ReadIndexError};
+pub use error::{AppendError, MembershipError, OpenError, RaftLogError, ReadIndexError};
 pub use leadership::Leadership;
 pub use listener::Listener;
 pub use network::server::QuorumServer;

@@ -14,13 +14,15 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use crate::announce::Announcer;
 use crate::config::{Identity, RaftLogConfig, VoterId};
 use crate::contact::Contact;
-use crate::error::{AppendError, OpenError, RaftLogError, ReadIndexError};
+use crate::error::{AppendError, MembershipError, OpenError, RaftLogError, ReadIndexError};
 use crate::founding::Founding;
 use crate::gate::Gate;
 use crate::leadership::{self, Leadership};
 use crate::listener::Listener;
+use crate::membership::Changer;
 use crate::network::client::{PeerFactory, Peers};
 use crate::network::server::{self, QuorumServer};
 use crate::snapshot::Snapshots;
@@ -53,6 +55,7 @@ struct Inner {
     election_timeout: Duration,
     service: QuorumServer,
     contact: Contact,
+    changer: Changer,
     appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
     leadership: watch::Receiver<Leadership>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -93,7 +96,8 @@ impl RaftLog {
         };
 
         let (leadership_sender, leadership) = watch::channel(Leadership::default());
-        let following = leadership::follow(raft.clone(), applied, leadership_sender, gate.clone());
+        let following =
+            leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), peers.clone());
         let (appends, queue) = mpsc::unbounded_channel();
         let mut tasks = vec![tokio::spawn(following), tokio::spawn(write(raft.clone(), queue))];
         if store.has_log() {
@@ -104,18 +108,26 @@ impl RaftLog {
                 voters: config.voters.clone(),
                 raft: raft.clone(),
                 store: store.clone(),
-                peers,
+                peers: peers.clone(),
             };
             tasks.push(tokio::spawn(founding.run()));
         }
         let (running_sender, running) = watch::channel(());
         let contact = Contact::new();
+        let silence = Duration::from_millis(config.election_timeout_ms) * CONTACT_TIMEOUTS;
+        let changer = Changer::new(raft.clone(), config.voter, silence);
+        tasks.push(tokio::spawn(changer.clone().tend()));
+        if let Some(address) = config.address.clone() {
+            let (me, raft, contact) = (config.voter, raft.clone(), contact.clone());
+            tasks.push(tokio::spawn(Announcer { me, address, raft, peers, contact, silence }.run()));
+        }
         let service = server::quorum_server(
             identity,
             raft.clone(),
             store.clone(),
             snapshots,
             contact.clone(),
+            changer.clone(),
             running,
             config.max_payload_bytes,
         );
@@ -129,6 +141,7 @@ impl RaftLog {
                 election_timeout: Duration::from_millis(config.election_timeout_ms),
                 service,
                 contact,
+                changer,
                 appends: Mutex::new(Some(appends)),
                 leadership,
                 tasks: Mutex::new(tasks),
@@ -208,7 +221,11 @@ impl RaftLog {
     /// Whether this node leads and a majority answers it, or follows a leader that it hears of. Of now,
     /// for health checks; nothing may be decided on it.
     pub fn has_contact(&self) -> bool {
-        let limit = self.inner.election_timeout * CONTACT_TIMEOUTS;
+        self.has_contact_within(self.inner.election_timeout * CONTACT_TIMEOUTS)
+    }
+
+    /// The same, with another limit for how long ago the last sign was.
+    pub fn has_contact_within(&self, limit: Duration) -> bool {
         let metrics = self.inner.raft.metrics();
         let metrics = metrics.borrow_watched();
         if metrics.state != ServerState::Leader {
@@ -249,6 +266,34 @@ impl RaftLog {
         let wait = raft.wait(Some(self.inner.election_timeout * 4));
         let moved = wait.metrics(|metrics| metrics.current_leader == Some(target), "transfer").await;
         moved.map(drop).map_err(|_| RaftLogError::TimedOut)
+    }
+
+    /// Makes an observer a voter; see [`MembershipError`] for what stands against it.
+    pub async fn add_voter(&self, voter: VoterId, patience: Duration) -> Result<(), MembershipError> {
+        self.check_ready()?;
+        self.inner.changer.add_voter(voter, patience).await
+    }
+
+    /// Removes a voter; the leader hands over instead, and the new one must be asked.
+    pub async fn remove_voter(&self, voter: VoterId, patience: Duration) -> Result<(), MembershipError> {
+        self.check_ready()?;
+        self.inner.changer.remove_voter(voter, patience).await
+    }
+
+    /// Gives a member another address.
+    pub async fn update_voter(
+        &self,
+        voter: VoterId,
+        address: &str,
+        patience: Duration,
+    ) -> Result<(), MembershipError> {
+        self.check_ready()?;
+        self.inner.changer.update_address(voter, address, patience).await
+    }
+
+    fn check_ready(&self) -> Result<(), MembershipError> {
+        let ready = self.inner.leadership.borrow().ready;
+        if ready { Ok(()) } else { Err(MembershipError::NotLeader) }
     }
 
     /// Resolves when this node cannot go on: its disk or its listener failed. The process should end;

@@ -206,20 +206,37 @@ impl Cluster {
         let text: String = lines.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
         let properties = path.join("node.properties");
         fs::write(&properties, text)?;
-        let output = Command::new(binary("kagami")?)
-            .args(["storage", "format", "--config"])
-            .arg(&properties)
-            .args(["--cluster-id", &self.cluster_id])
-            .output()?;
-        ensure!(
-            output.status.success(),
-            "storage format of node {id}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        self.format_storage(&properties)?;
         let log = path.join("server.log");
         let faults = Faults::new(&path);
         self.nodes.insert(id, Node { kind, properties, log, faults, child: None });
         Ok(())
+    }
+
+    fn format_storage(&self, properties: &Path) -> Result<()> {
+        let output = Command::new(binary("kagami")?)
+            .args(["storage", "format", "--config"])
+            .arg(properties)
+            .args(["--cluster-id", &self.cluster_id])
+            .output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "storage format with {}: {errors}", properties.display());
+        Ok(())
+    }
+
+    /// One more controller, formatted and not started; `controller.quorum.voters` does not list it.
+    pub fn add_controller(&mut self) -> Result<i32> {
+        let id = self.controllers().last().map_or(FIRST_CONTROLLER, |last| last + 1);
+        self.add_node(id, NodeKind::Controller)?;
+        Ok(id)
+    }
+
+    /// A stopped node loses its disk: the directory is formatted anew.
+    pub fn wipe(&mut self, id: i32) -> Result<()> {
+        let data = self.data_directory(id);
+        fs::remove_dir_all(&data)?;
+        fs::create_dir_all(&data)?;
+        self.format_storage(self.properties(id))
     }
 
     fn voters(&self) -> String {

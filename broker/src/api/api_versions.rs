@@ -14,7 +14,7 @@ use super::context::ClientSoftware;
 
 /// Feature, lowest and highest level that this program can work at (decisions §2).
 const SUPPORTED_FEATURES: [(&str, i16, i16); 2] =
-    [("metadata.version", 7, 33), ("kagami.metadata.version", 1, 1)];
+    [("metadata.version", 33, 33), ("kagami.metadata.version", 1, 1)];
 
 /// KIP-511: names and versions that logs and metrics may show.
 fn is_valid_software(text: &str) -> bool {

@@ -5,10 +5,12 @@
 //! answer or one error, never which controller it was.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::ids::{BrokerEpoch, BrokerId};
+use parking_lot::RwLock;
 use protocol::proto::controller::controller_client::ControllerClient;
 use protocol::proto::controller::*;
 use thiserror::Error;
@@ -26,8 +28,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Of one attempt at a client's request, which may create thousands of partitions.
 const FORWARD_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a client's request looks for an active controller: an election takes less than a second.
+const FORWARD_SEARCH_TIMEOUT: Duration = Duration::from_secs(8);
 /// Between two rounds over all controllers: short, since an election takes less than a second.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Controllers beside the configured ones; a quorum has a handful.
+const MAX_LEARNED: usize = 32;
 
 /// One entry of `controller.quorum.voters`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +59,7 @@ pub enum ChannelError {
     Address(String),
 }
 
+#[derive(Clone)]
 struct Voter {
     node_id: i32,
     address: String,
@@ -64,7 +72,9 @@ pub struct ControllerChannel {
     broker_id: BrokerId,
     /// Of the newest registration; -1 before the first.
     broker_epoch: AtomicI64,
-    voters: Vec<Voter>,
+    /// As configured, and after them the members that the active controller has told of.
+    voters: RwLock<Arc<Vec<Voter>>>,
+    configured: usize,
     /// Index of the voter that answered last.
     active: AtomicUsize,
 }
@@ -81,21 +91,50 @@ impl ControllerChannel {
         }
         let voters = voters
             .iter()
-            .map(|voter| {
-                let channel = lazy_channel(&voter.address)?;
-                let client = ControllerClient::new(channel.clone())
-                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
-                    .max_encoding_message_size(MAX_MESSAGE_BYTES);
-                Ok(Voter { node_id: voter.node_id, address: voter.address.clone(), client, channel })
-            })
+            .map(|voter| Voter::new(voter.node_id, &voter.address))
             .collect::<Result<Vec<_>, ChannelError>>()?;
         Ok(ControllerChannel {
             cluster_id,
             broker_id,
             broker_epoch: AtomicI64::new(-1),
-            voters,
+            configured: voters.len(),
+            voters: RwLock::new(Arc::new(voters)),
             active: AtomicUsize::new(0),
         })
+    }
+
+    /// The quorum's members, as the active controller has them: the configured addresses stay, new ones
+    /// are added, and those that have left are dropped.
+    pub fn learn(&self, members: &[QuorumMember]) {
+        let known = self.voters();
+        let (configured, learned) = known.split_at(self.configured.min(known.len()));
+        let is_new = |member: &&QuorumMember| {
+            !configured.iter().any(|voter| voter.node_id == member.node_id && voter.address == member.address)
+        };
+        let wanted: Vec<&QuorumMember> = members.iter().filter(is_new).take(MAX_LEARNED).collect();
+        let same = wanted.len() == learned.len()
+            && wanted
+                .iter()
+                .zip(learned)
+                .all(|(member, voter)| member.node_id == voter.node_id && member.address == voter.address);
+        if members.is_empty() || same {
+            return;
+        }
+        let mut voters = configured.to_vec();
+        for member in wanted {
+            let kept = learned
+                .iter()
+                .find(|voter| member.node_id == voter.node_id && member.address == voter.address);
+            match kept.cloned().map_or_else(|| Voter::new(member.node_id, &member.address), Ok) {
+                Ok(voter) => voters.push(voter),
+                Err(error) => debug!(%error, "address of a controller"),
+            }
+        }
+        *self.voters.write() = Arc::new(voters);
+    }
+
+    fn voters(&self) -> Arc<Vec<Voter>> {
+        self.voters.read().clone()
     }
 
     pub fn cluster_id(&self) -> &str {
@@ -116,8 +155,8 @@ impl ControllerChannel {
     }
 
     /// The transports to all controllers, for the metadata subscription, which any of them serves.
-    pub fn channels(&self) -> impl Iterator<Item = (&str, Channel)> {
-        self.voters.iter().map(|voter| (voter.address.as_str(), voter.channel.clone()))
+    pub fn channels(&self) -> Vec<(String, Channel)> {
+        self.voters().iter().map(|voter| (voter.address.clone(), voter.channel.clone())).collect()
     }
 
     pub async fn register(
@@ -127,9 +166,13 @@ impl ControllerChannel {
     ) -> Result<RegisterBrokerResponse, ChannelError> {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
-        self.call("RegisterBroker", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.register_broker(request).await
-        })
+        self.call(
+            "RegisterBroker",
+            timeout,
+            (ATTEMPT_TIMEOUT, timeout),
+            request,
+            |mut client, request| async move { client.register_broker(request).await },
+        )
         .await
     }
 
@@ -141,9 +184,13 @@ impl ControllerChannel {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
         request.broker_epoch = self.broker_epoch().0;
-        self.call("Heartbeat", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.heartbeat(request).await
-        })
+        self.call(
+            "Heartbeat",
+            timeout,
+            (ATTEMPT_TIMEOUT, timeout),
+            request,
+            |mut client, request| async move { client.heartbeat(request).await },
+        )
         .await
     }
 
@@ -156,9 +203,13 @@ impl ControllerChannel {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
         request.broker_epoch = self.broker_epoch().0;
-        self.call("AlterPartition", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.alter_partition(request).await
-        })
+        self.call(
+            "AlterPartition",
+            timeout,
+            (ATTEMPT_TIMEOUT, timeout),
+            request,
+            |mut client, request| async move { client.alter_partition(request).await },
+        )
         .await
     }
 
@@ -192,14 +243,15 @@ impl ControllerChannel {
         self.call(
             "AllocateProducerIds",
             timeout,
-            ATTEMPT_TIMEOUT,
+            (ATTEMPT_TIMEOUT, timeout),
             request,
             |mut client, request| async move { client.allocate_producer_ids(request).await },
         )
         .await
     }
 
-    /// Hands a client's request on, its body as it came.
+    /// Hands a client's request on, its body as it came. Where no controller is active for a while the client
+    /// is told so: its own patience is hardly longer.
     pub async fn forward(
         &self,
         mut request: ForwardRequest,
@@ -208,7 +260,8 @@ impl ControllerChannel {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
         request.broker_epoch = self.broker_epoch().0;
-        self.call("Forward", timeout, FORWARD_ATTEMPT_TIMEOUT, request, |mut client, request| async move {
+        let patience = (FORWARD_ATTEMPT_TIMEOUT, FORWARD_SEARCH_TIMEOUT);
+        self.call("Forward", timeout, patience, request, |mut client, request| async move {
             client.forward(request).await
         })
         .await
@@ -222,9 +275,13 @@ impl ControllerChannel {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
         request.broker_epoch = self.broker_epoch().0;
-        self.call("ProposeMirror", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.propose_mirror(request).await
-        })
+        self.call(
+            "ProposeMirror",
+            timeout,
+            (ATTEMPT_TIMEOUT, timeout),
+            request,
+            |mut client, request| async move { client.propose_mirror(request).await },
+        )
         .await
     }
 
@@ -236,9 +293,13 @@ impl ControllerChannel {
         request.cluster_id.clone_from(&self.cluster_id);
         request.broker_id = self.broker_id.0;
         request.broker_epoch = self.broker_epoch().0;
-        self.call("ReportMirror", timeout, ATTEMPT_TIMEOUT, request, |mut client, request| async move {
-            client.report_mirror(request).await
-        })
+        self.call(
+            "ReportMirror",
+            timeout,
+            (ATTEMPT_TIMEOUT, timeout),
+            request,
+            |mut client, request| async move { client.report_mirror(request).await },
+        )
         .await
     }
 
@@ -247,7 +308,7 @@ impl ControllerChannel {
         &self,
         name: &'static str,
         timeout: Duration,
-        attempt_timeout: Duration,
+        (attempt_timeout, search): (Duration, Duration),
         request: Request,
         call: Call,
     ) -> Result<Response, ChannelError>
@@ -257,11 +318,13 @@ impl ControllerChannel {
         Answer: Future<Output = Result<tonic::Response<Response>, Status>>,
     {
         let deadline = Instant::now() + timeout;
-        let mut index = self.active.load(Ordering::Relaxed) % self.voters.len();
+        let search_deadline = Instant::now() + search.min(timeout);
+        let mut voters = self.voters();
+        let mut index = self.active.load(Ordering::Relaxed) % voters.len();
         let mut failures = 0_usize;
         let mut followed_hint = false;
         loop {
-            let voter = &self.voters[index];
+            let voter = &voters[index];
             let attempt_deadline = deadline.min(Instant::now() + attempt_timeout);
             let attempt = call(voter.client.clone(), request.clone());
             let failure = match timeout_at(attempt_deadline, attempt).await {
@@ -270,7 +333,7 @@ impl ControllerChannel {
                     return Ok(response.into_inner());
                 }
                 Ok(Err(status)) => {
-                    if let Some(next) = self.named_leader(&status).filter(|next| *next != index)
+                    if let Some(next) = named_leader(&voters, &status).filter(|next| *next != index)
                         && !followed_hint
                     {
                         // Follow a hint once, at once; a second one in a row may be two that name each other.
@@ -278,7 +341,7 @@ impl ControllerChannel {
                         debug!(
                             call = name,
                             controller = voter.node_id,
-                            leader = self.voters[next].node_id,
+                            leader = voters[next].node_id,
                             "following to the active controller"
                         );
                         index = next;
@@ -294,31 +357,44 @@ impl ControllerChannel {
             followed_hint = false;
             debug!(call = name, controller = voter.node_id, address = %voter.address, %failure, "trying the next controller");
             failures += 1;
-            index = (index + 1) % self.voters.len();
-            let next_round = failures.is_multiple_of(self.voters.len());
+            index = (index + 1) % voters.len();
+            let next_round = failures.is_multiple_of(voters.len());
             let resume_at = if next_round { Instant::now() + RETRY_INTERVAL } else { Instant::now() };
-            if resume_at >= deadline {
+            if resume_at >= search_deadline {
                 return Err(ChannelError::NoActiveController {
-                    voters: self.describe_voters(),
-                    timeout,
+                    voters: describe_voters(&voters),
+                    timeout: search.min(timeout),
                     last: failure,
                 });
             }
             if next_round {
                 sleep_until(resume_at).await;
+                voters = self.voters();
+                (index, failures) = (index % voters.len(), 0);
             }
         }
     }
+}
 
-    fn named_leader(&self, status: &Status) -> Option<usize> {
-        let node_id: i32 = status.metadata().get(LEADER_KEY)?.to_str().ok()?.parse().ok()?;
-        self.voters.iter().position(|voter| voter.node_id == node_id)
+impl Voter {
+    fn new(node_id: i32, address: &str) -> Result<Voter, ChannelError> {
+        let channel = lazy_channel(address)?;
+        let client = ControllerClient::new(channel.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(Voter { node_id, address: address.to_owned(), client, channel })
     }
+}
 
-    fn describe_voters(&self) -> String {
-        let voters = self.voters.iter().map(|voter| format!("{}@{}", voter.node_id, voter.address));
-        voters.collect::<Vec<_>>().join(",")
-    }
+/// Where the membership has another address than the configuration, that one counts: it comes later.
+fn named_leader(voters: &[Voter], status: &Status) -> Option<usize> {
+    let node_id: i32 = status.metadata().get(LEADER_KEY)?.to_str().ok()?.parse().ok()?;
+    voters.iter().rposition(|voter| voter.node_id == node_id)
+}
+
+fn describe_voters(voters: &[Voter]) -> String {
+    let voters = voters.iter().map(|voter| format!("{}@{}", voter.node_id, voter.address));
+    voters.collect::<Vec<_>>().join(",")
 }
 
 /// FAILED_PRECONDITION is "not the active one"; the rest is how tonic reports a transport that fails.

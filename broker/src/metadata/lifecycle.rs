@@ -193,6 +193,7 @@ impl Lifecycle {
             match self.channel.heartbeat(request, self.session_timeout).await {
                 Ok(response) => match error_code(response.error_code) {
                     ErrorCode::None => {
+                        self.channel.learn(&response.controllers);
                         if response.fenced != fenced {
                             fenced = response.fenced;
                             if fenced && want_shutdown {

@@ -107,13 +107,13 @@ impl MetadataLoader {
         progress: &mut Progress,
         shutdown: &CancellationToken,
     ) -> Result<(), LoaderError> {
-        let controllers: Vec<(String, Channel)> =
-            self.channel.channels().map(|(address, channel)| (address.to_owned(), channel)).collect();
         let mut next = 0_usize;
         let mut retry_interval = RETRY_INTERVAL;
         let mut ahead_since: Option<Instant> = None;
         let mut ahead_in_a_row = 0_usize;
         while !shutdown.is_cancelled() {
+            // They may have changed: the quorum's members come and go.
+            let controllers = self.channel.channels();
             let (address, channel) = &controllers[next % controllers.len()];
             next += 1;
             let offset_before = progress.image.offset;

@@ -71,15 +71,18 @@ impl ControllerConfig {
         check_role(&reader, "controller")?;
         let node_id = node_id(&reader)?;
         let voters = parse_voters(reader.text("controller.quorum.voters")?)?;
-        if !voters.iter().any(|voter| voter.node_id == node_id) {
-            let reason = "controller.quorum.voters does not list it";
+        let quorum_listener = parse_address("quorum.listener", reader.text("quorum.listener")?)?;
+        // One that is not listed observes until it is added; but nobody is another node at its own address.
+        let listed = voters.iter().any(|voter| voter.node_id == node_id);
+        if !listed && voters.iter().any(|voter| voter.address == quorum_listener) {
+            let reason = "controller.quorum.voters does not list it, but its quorum.listener";
             return Err(ConfigError::inconsistent("node.id", node_id, reason));
         }
         let topic_defaults = TopicConfig::defaults(properties);
         let config = ControllerConfig {
             node_id: ControllerId(node_id),
             listeners: listeners(&reader)?,
-            quorum_listener: parse_address("quorum.listener", reader.text("quorum.listener")?)?,
+            quorum_listener,
             controller_quorum_voters: voters,
             log_dir: log_dir(&reader)?,
             metrics_listener: metrics_listener(&reader)?,

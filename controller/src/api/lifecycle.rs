@@ -15,8 +15,9 @@ pub async fn register(
     connection: Option<ConnectionId>,
     request: wire::RegisterBrokerRequest,
 ) -> Result<wire::RegisterBrokerResponse, Status> {
+    let configured = context.config.controller_quorum_voters.iter().map(|voter| voter.node_id);
     let controllers: Vec<ControllerId> =
-        context.config.controller_quorum_voters.iter().map(|voter| ControllerId(voter.node_id)).collect();
+        configured.chain(context.members().into_iter().map(|(id, _)| id)).map(ControllerId).collect();
     let registration = registration(request)?;
     let outcome = context
         .controller
@@ -96,9 +97,10 @@ pub async fn heartbeat(
     let outcome = context
         .controller
         .write(name, move |op| {
-            let Sender { broker_id, broker_epoch } = beat.sender;
+            let (Sender { broker_id, broker_epoch }, metadata_offset) = (beat.sender, beat.metadata_offset);
             let result = broker::heartbeat(op.image, op.settings, beat)?;
             op.heartbeats.heard(broker_id, broker_epoch, connection, op.now_ms);
+            op.heartbeats.replayed(broker_id, metadata_offset, op.image.offset, op.now_ms);
             Ok(result)
         })
         .await;
@@ -108,6 +110,7 @@ pub async fn heartbeat(
             caught_up: committed.response.caught_up,
             fenced: committed.response.fenced,
             should_shut_down: committed.response.should_shut_down,
+            controllers: members(context),
         }),
         Err(error) => {
             let (error_code, _) = context.refused(error)?;
@@ -116,7 +119,13 @@ pub async fn heartbeat(
                 caught_up: false,
                 fenced: true,
                 should_shut_down: false,
+                controllers: Vec::new(),
             })
         }
     }
+}
+
+fn members(context: &ApiContext) -> Vec<wire::QuorumMember> {
+    let members = context.members().into_iter();
+    members.map(|(node_id, address)| wire::QuorumMember { node_id, address }).collect()
 }

@@ -58,6 +58,15 @@ impl ApiContext {
         self.listener.image()
     }
 
+    /// Node ids and quorum addresses of the controllers in the membership.
+    pub fn members(&self) -> Vec<(i32, String)> {
+        let status = self.raft.status();
+        let members = status.voters.into_iter().chain(status.observers);
+        members
+            .filter_map(|member| Some((i32::try_from(member.voter.node_id).ok()?, member.address)))
+            .collect()
+    }
+
     /// Every RPC carries the cluster id: a node of another cluster is told so before anything else.
     pub fn check_cluster(&self, cluster_id: &str) -> Result<(), Status> {
         if cluster_id == self.cluster_id {

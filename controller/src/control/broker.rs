@@ -174,6 +174,28 @@ pub fn heartbeat(
     Ok(ControllerResult::unchanged(answer(broker.fenced, false)))
 }
 
+/// A broker is taken out for good. One that runs would register again at once, so it has to be stopped
+/// before; its replicas stay where they are until they are reassigned.
+pub fn unregister(
+    image: &MetadataImage,
+    settings: &ControlSettings,
+    broker_id: BrokerId,
+) -> Result<ControllerResult<()>, ControlError> {
+    let Some(broker) = image.brokers.get(&broker_id) else {
+        return refuse(
+            ErrorCode::BrokerIdNotRegistered,
+            format!("Broker ID {broker_id} is not currently registered"),
+        );
+    };
+    if !broker.fenced {
+        let message = format!("broker {broker_id} is running: stop it before it is unregistered");
+        return refuse(ErrorCode::InvalidRequest, message);
+    }
+    let mut records = broker_changes(image, settings, broker_id, BrokerEvent::Gone);
+    records.push(MetadataRecord::UnregisterBroker { broker_id, broker_epoch: broker.broker_epoch });
+    Ok(ControllerResult::new(records, ()))
+}
+
 /// The broker's session lapsed, or it asked for it.
 pub fn fence(image: &MetadataImage, settings: &ControlSettings, broker_id: BrokerId) -> Vec<MetadataRecord> {
     let Some(broker) = image.brokers.get(&broker_id).filter(|broker| !broker.fenced) else {

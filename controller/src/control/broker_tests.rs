@@ -161,3 +161,19 @@ fn a_broker_that_asks_for_it_is_fenced() {
     assert!(result.response.fenced);
     assert_eq!(result.records.len(), 1);
 }
+
+#[test]
+fn only_a_stopped_broker_is_unregistered() {
+    let mut image = with_brokers(&[1, 2]);
+    add_topic(&mut image, "orders", topic_id(7), vec![registration(&[1, 2], &[1, 2], Some(1))]);
+    let code =
+        |image: &MetadataImage, id| unregister(image, &settings(), BrokerId(id)).map_err(|error| error.code);
+    assert_eq!(code(&image, 9).unwrap_err(), ErrorCode::BrokerIdNotRegistered);
+    assert_eq!(code(&image, 2).unwrap_err(), ErrorCode::InvalidRequest);
+    let records = fence(&image, &settings(), BrokerId(2));
+    replay(&mut image, records);
+    let records = code(&image, 2).unwrap().records;
+    replay(&mut image, records);
+    assert!(!image.brokers.contains_key(&BrokerId(2)));
+    assert!(ask(&image, &request(2, 5, None), Liveness::Gone).is_ok(), "it may come back as a new one");
+}

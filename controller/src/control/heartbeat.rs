@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use common::ids::{BrokerEpoch, BrokerId};
+use common::ids::{BrokerEpoch, BrokerId, MetadataOffset};
 use common::metadata::MetadataImage;
 
 /// Names one connection to the quorum listener.
@@ -33,6 +33,26 @@ struct Contact {
     /// Heard of since this controller became active.
     heard: bool,
     connections: HashSet<ConnectionId>,
+    replayed: Replayed,
+}
+
+/// How far a broker has come with the metadata log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// `None`: it has not said so here.
+    pub offset: Option<MetadataOffset>,
+    pub last_contact_ms: u64,
+    pub last_caught_up_ms: Option<u64>,
+    /// Where the log ended at its last heartbeat: it was caught up then if it has that now, as Kafka
+    /// counts it.
+    end_at_last_contact: MetadataOffset,
+}
+
+impl Replayed {
+    fn unknown(now_ms: u64) -> Replayed {
+        let end_at_last_contact = MetadataOffset(i64::MAX);
+        Replayed { offset: None, last_contact_ms: now_ms, last_caught_up_ms: None, end_at_last_contact }
+    }
 }
 
 impl Heartbeats {
@@ -52,6 +72,7 @@ impl Heartbeats {
                     last_contact_ms: now_ms,
                     heard: false,
                     connections: HashSet::new(),
+                    replayed: Replayed::unknown(now_ms),
                 };
                 (*id, contact)
             })
@@ -71,6 +92,7 @@ impl Heartbeats {
             last_contact_ms: now_ms,
             heard: true,
             connections: HashSet::new(),
+            replayed: Replayed::unknown(now_ms),
         });
         if contact.broker_epoch != epoch {
             contact.broker_epoch = epoch;
@@ -79,6 +101,33 @@ impl Heartbeats {
         contact.heard = true;
         contact.last_contact_ms = now_ms;
         contact.connections.extend(connection);
+    }
+
+    /// A heartbeat told how far the broker has replayed, while the log ends at `end`.
+    pub fn replayed(&mut self, broker: BrokerId, offset: MetadataOffset, end: MetadataOffset, now_ms: u64) {
+        let Some(contact) = self.contacts.get_mut(&broker) else { return };
+        let before = contact.replayed;
+        let caught_up = if offset >= end {
+            Some(now_ms)
+        } else if offset >= before.end_at_last_contact {
+            Some(before.last_contact_ms)
+        } else {
+            before.last_caught_up_ms
+        };
+        contact.replayed = Replayed {
+            offset: Some(offset),
+            last_contact_ms: now_ms,
+            last_caught_up_ms: caught_up,
+            end_at_last_contact: end,
+        };
+    }
+
+    /// All brokers that were heard of here, with what they have replayed.
+    pub fn all_replayed(&self) -> Vec<(BrokerId, Replayed)> {
+        let heard = self.contacts.iter().filter(|(_, contact)| contact.replayed.offset.is_some());
+        let mut all: Vec<_> = heard.map(|(id, contact)| (*id, contact.replayed)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
     }
 
     /// The incarnations that were heard over it.
@@ -141,6 +190,22 @@ mod tests {
     use crate::control::testing::*;
 
     const EPOCH: BrokerEpoch = BrokerEpoch(1);
+
+    #[test]
+    fn a_broker_was_caught_up_when_it_has_what_there_was_at_its_last_heartbeat() {
+        let image = with_brokers(&[1]);
+        let mut heartbeats = Heartbeats::new(9000);
+        heartbeats.restart(&image, 0);
+        assert_eq!(heartbeats.all_replayed(), vec![]);
+        let mut at = |offset, end, now_ms| {
+            heartbeats.replayed(BrokerId(1), MetadataOffset(offset), MetadataOffset(end), now_ms);
+            heartbeats.all_replayed()[0].1.last_caught_up_ms
+        };
+        assert_eq!(at(5, 9, 100), None);
+        assert_eq!(at(9, 12, 200), Some(100), "it has what there was at 100");
+        assert_eq!(at(11, 15, 300), Some(100));
+        assert_eq!(at(15, 15, 400), Some(400));
+    }
 
     #[test]
     fn sessions_lapse_and_begin_anew_with_a_new_active_controller() {

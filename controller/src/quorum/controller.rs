@@ -41,6 +41,9 @@ const QUEUE: usize = 4096;
 const MAX_IN_FLIGHT: usize = 16;
 const MAX_OPERATIONS_PER_ENTRY: usize = 512;
 const MAX_ENTRY_BYTES: usize = 1 << 20;
+/// A leader that has not heard of a majority for so long stops answering, so that brokers and clients look
+/// for another one. Far above what a busy machine takes for a heartbeat.
+const QUORUM_PATIENCE: Duration = Duration::from_secs(3);
 /// The largest single request.
 pub const MAX_PAYLOAD_BYTES: usize = 24 << 20;
 
@@ -115,6 +118,20 @@ impl QuorumController {
         let (operation, answer) = Operation::new(name, decide);
         self.operations.send(operation).await.map_err(|_| WriteError::NotController)?;
         answer.await.unwrap_or(Err(WriteError::NotController))
+    }
+
+    /// Looks at the draft and the soft state; `None` where this controller is not active.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        look: impl FnOnce(&OperationContext<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        if !self.is_active() {
+            return None;
+        }
+        let (operation, answer) = Operation::read(name, look);
+        self.operations.send(operation).await.ok()?;
+        answer.await.ok()
     }
 
     /// A connection to the quorum listener ended. Never waits: it is called where a socket is dropped.
@@ -194,7 +211,10 @@ impl Writer {
                 Some((suspect, evidence)) = self.dials.next(), if !self.dials.is_empty() => {
                     self.dialled(&suspect, evidence);
                 }
-                _ = tick.tick() => self.tick(),
+                _ = tick.tick() => {
+                    self.follow(*leadership.borrow());
+                    self.tick();
+                }
                 _ = balance.tick(), if rebalance_interval.is_some() => {
                     self.run_operation(Operation::internal("preferred leader", |context| {
                         election::elect_preferred(context.image, context.settings)
@@ -224,9 +244,11 @@ impl Writer {
 
     /// Takes over what the quorum says about leadership.
     fn follow(&mut self, now: Leadership) {
-        let leads = now.is_leader && now.ready;
+        let ready = now.is_leader && now.ready;
+        let leads = ready && self.raft.has_contact_within(QUORUM_PATIENCE);
         match &self.draft {
             Some(draft) if leads && draft.term() == Term(now.term) => {}
+            Some(_) if ready && !leads => self.deactivate("a majority of the quorum does not answer"),
             Some(_) => self.deactivate("leadership lost"),
             None => {}
         }

@@ -93,6 +93,20 @@ impl Operation {
         (Operation { name, decide, inactive }, receiver)
     }
 
+    /// Looks at the draft and the soft state; changes nothing and waits for nothing.
+    pub fn read<T: Send + 'static>(
+        name: &'static str,
+        look: impl FnOnce(&OperationContext<'_>) -> T + Send + 'static,
+    ) -> (Operation, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        let decide: Decide = Box::new(move |context| {
+            // Nobody waits any more where the connection is gone.
+            let _ = sender.send(look(context));
+            Err(Box::new(|| {}))
+        });
+        (Operation { name, decide, inactive: Box::new(|| {}) }, receiver)
+    }
+
     /// An operation of the controller's own, which nobody waits for.
     pub fn internal(
         name: &'static str,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -46,8 +47,11 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// Connections to the other voters: made when first used, then kept for ever.
 pub(crate) struct Peers {
     identity: Identity,
-    /// From the configuration: it follows a voter that moved; the membership's address does not.
-    addresses: BTreeMap<u64, String>,
+    /// From the configuration. A voter that moved is in the membership at its new address as soon as there is
+    /// a leader; where all have moved, only the configuration knows.
+    configured: BTreeMap<u64, String>,
+    /// From the membership.
+    members: Mutex<BTreeMap<VoterId, String>>,
     message_limit_bytes: usize,
     channels: Mutex<HashMap<(String, Use), Channel>>,
 }
@@ -63,7 +67,8 @@ impl Peers {
     pub fn new(identity: Identity, voters: &[(u64, String)], max_payload_bytes: usize) -> Arc<Peers> {
         Arc::new(Peers {
             identity,
-            addresses: voters.iter().cloned().collect(),
+            configured: voters.iter().cloned().collect(),
+            members: Mutex::default(),
             message_limit_bytes: message_limit_bytes(max_payload_bytes),
             channels: Mutex::default(),
         })
@@ -101,8 +106,27 @@ impl Peers {
             .max_encoding_message_size(self.message_limit_bytes))
     }
 
-    fn address(&self, target: VoterId, node: &BasicNode) -> String {
-        self.addresses.get(&target.node_id).cloned().unwrap_or_else(|| node.addr.clone())
+    /// The membership has changed.
+    pub fn set_members(&self, members: BTreeMap<VoterId, String>) {
+        *self.members.lock() = members;
+    }
+
+    /// Every address known, each once.
+    pub fn all_addresses(&self) -> Vec<String> {
+        let mut addresses: Vec<String> = self.members.lock().values().cloned().collect();
+        addresses.extend(self.configured.values().cloned());
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
+    /// Where a voter may be: each failed call moves on to the next of these. Whoever answers there is
+    /// asked who it is, so a wrong address is only a waste of time.
+    fn address(&self, target: VoterId, first: &str, failures: usize) -> String {
+        let member = self.members.lock().get(&target).cloned();
+        let mut candidates = vec![member.unwrap_or_else(|| first.to_owned())];
+        candidates.extend(self.configured.get(&target.node_id).cloned());
+        candidates.swap_remove(failures % candidates.len())
     }
 }
 
@@ -122,15 +146,16 @@ impl RaftNetworkFactory<TypeConfig> for PeerFactory {
 
 impl PeerFactory {
     fn peer(&self, target: VoterId, node: &BasicNode, purpose: Use) -> Peer {
-        let address = self.0.address(target, node);
-        Peer { peers: self.0.clone(), address, purpose, target }
+        let failures = AtomicUsize::new(0);
+        Peer { peers: self.0.clone(), first_address: node.addr.clone(), failures, purpose, target }
     }
 }
 
 /// One voter as the target of calls.
 pub(crate) struct Peer {
     peers: Arc<Peers>,
-    address: String,
+    first_address: String,
+    failures: AtomicUsize,
     purpose: Use,
     target: VoterId,
 }
@@ -139,11 +164,17 @@ type Failure = Unreachable<TypeConfig>;
 
 impl Peer {
     fn client(&self) -> Result<RaftClient<Channel>, Failure> {
-        self.peers.client(&self.address, self.purpose).map_err(|error| self.failed(error))
+        self.peers.client(&self.address(), self.purpose).map_err(|error| self.failed(error))
+    }
+
+    fn address(&self) -> String {
+        self.peers.address(self.target, &self.first_address, self.failures.load(Ordering::Relaxed))
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> Failure {
-        Failure::from_string(format!("controller {} at {}: {error}", self.target.node_id, self.address))
+        let address = self.address();
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Failure::from_string(format!("controller {} at {address}: {error}", self.target.node_id))
     }
 
     fn refused(&self, status: &tonic::Status) -> Failure {

@@ -21,7 +21,7 @@ fn message_limit_bytes(max_payload_bytes: usize) -> usize {
     max_payload_bytes.saturating_add(MESSAGE_OVERHEAD_BYTES)
 }
 
-fn to_wire(voter: VoterId) -> wire::Voter {
+pub(crate) fn to_wire(voter: VoterId) -> wire::Voter {
     let directory_id = Bytes::copy_from_slice(voter.directory_id.as_bytes());
     wire::Voter { node_id: voter.node_id, directory_id }
 }

@@ -18,10 +18,14 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::config::{Identity, VoterId};
 use crate::contact::Contact;
+use crate::error::MembershipError;
+use crate::membership::Changer;
 use crate::network::{decode, encode, from_wire, message_limit_bytes, to_wire};
 use crate::snapshot::{SnapshotFile, Snapshots};
 use crate::store::Store;
 use crate::type_config::{Raft, SnapshotMeta, TypeConfig, Vote};
+
+const MAX_ADDRESS_BYTES: usize = 512;
 
 /// The quorum's gRPC service, to be added to the server of `quorum.listener`.
 pub type QuorumServer = RaftServer<QuorumService>;
@@ -33,21 +37,24 @@ pub struct QuorumService {
     store: Store,
     snapshots: Snapshots,
     contact: Contact,
+    changer: Changer,
     /// Closed when the log is shut down.
     running: watch::Receiver<()>,
 }
 
+#[allow(clippy::too_many_arguments)] // each is one part of the log
 pub(crate) fn quorum_server(
     identity: Identity,
     raft: Raft,
     store: Store,
     snapshots: Snapshots,
     contact: Contact,
+    changer: Changer,
     running: watch::Receiver<()>,
     max_payload_bytes: usize,
 ) -> QuorumServer {
     let limit = message_limit_bytes(max_payload_bytes);
-    RaftServer::new(QuorumService { identity, raft, store, snapshots, contact, running })
+    RaftServer::new(QuorumService { identity, raft, store, snapshots, contact, changer, running })
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit)
 }
@@ -159,6 +166,31 @@ impl RaftService for QuorumService {
         let (sender, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref())?;
         check_vote(sender, request.from_leader())?;
         Ok(Response::new(answer(&self.raft.handle_transfer_leader(request).await.map_err(unavailable)?)?))
+    }
+
+    async fn announce(
+        &self,
+        request: Request<wire::AnnounceRequest>,
+    ) -> Result<Response<wire::AnnounceResponse>, Status> {
+        let request = request.into_inner();
+        self.check_cluster(&request.cluster_id)?;
+        let sender = request.sender.as_ref().and_then(from_wire).ok_or_else(|| malformed("no sender"))?;
+        if request.address.is_empty() || request.address.len() > MAX_ADDRESS_BYTES {
+            return Err(malformed("no address"));
+        }
+        let leader_address = match self.changer.announced(sender, &request.address).await {
+            Err(MembershipError::NotLeader) => {
+                let metrics = self.raft.server_metrics();
+                let metrics = metrics.borrow_watched();
+                let leader = metrics.current_leader.and_then(|leader| {
+                    metrics.membership_config.get_node(&leader).map(|node| node.addr.clone())
+                });
+                leader.unwrap_or_default()
+            }
+            Err(error) => return Err(unavailable(error)),
+            Ok(()) => String::new(),
+        };
+        Ok(Response::new(wire::AnnounceResponse { leader_address }))
     }
 
     async fn stream_append(

@@ -13,6 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::store::damaged;
 use crate::type_config::Entry;
 
+/// Prefix of all marks.
+pub const MARKS: &[u8] = b"m";
 pub const IDENTITY: &[u8] = b"midentity";
 pub const FOUNDING: &[u8] = b"mfounding";
 pub const VOTE: &[u8] = b"mvote";

@@ -136,15 +136,17 @@ impl RaftLogStorage<TypeConfig> for Store {
     {
         let mut writes = Vec::new();
         let durable_end = self.durable_end();
-        let end_index = {
+        let (first_index, end_index) = {
             let mut memory = self.shared.memory.write();
+            let mut first_index = None;
             for entry in entries {
+                first_index.get_or_insert(entry.log_id().index);
                 writes.extend(keys::encode_entry(entry.log_id().index, &entry)?);
                 memory.push(entry, durable_end);
             }
-            memory.end_index()
+            (first_index.unwrap_or_else(|| memory.end_index()), memory.end_index())
         };
-        self.send(Job::Append { writes, end_index, done: callback })
+        self.send(Job::Append { writes, first_index, end_index, done: callback })
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 mod keys;
 mod log;
+pub(crate) mod manifest;
 mod memory;
 mod open;
 mod writer;

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::config::Identity;
 use crate::error::OpenError;
 use crate::store::keys::{self, EntryDecoder};
+use crate::store::manifest::{MANIFEST, Manifest, Watermark};
 use crate::store::memory::Memory;
 use crate::store::writer::Writer;
 use crate::store::{Shared, Store, damaged};
@@ -27,6 +28,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Beside the store from its creation on. sled takes a file it cannot read for an empty one; with
 /// this mark an empty store is known to have been emptied.
 const CREATED_MARK: &str = "store.created";
+/// The number of the last durable batch.
+const WATERMARK: &str = "store.watermark";
 
 pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
     let path = directory.join("store");
@@ -54,7 +57,12 @@ pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
         }
         None => {
             let sealed = keys::seal(keys::IDENTITY, identity).map_err(io_error)?;
-            database.insert(keys::IDENTITY, sealed).map_err(|error| io_error(error.into()))?;
+            let mut manifest = Manifest::default();
+            manifest.put(keys::IDENTITY, &sealed);
+            let mut first = sled::Batch::default();
+            first.insert(keys::IDENTITY, sealed);
+            first.insert(MANIFEST, keys::seal(MANIFEST, &manifest).map_err(io_error)?);
+            database.apply_batch(first).map_err(|error| io_error(error.into()))?;
             database.flush().map_err(|error| io_error(error.into()))?;
         }
     }
@@ -65,11 +73,17 @@ pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
         sync_directories(&path).map_err(io_error)?;
     }
 
+    let manifest = Manifest::load(&database).map_err(check)?;
+    let watermark = Watermark::open(&directory.join(WATERMARK)).map_err(io_error)?;
+    if watermark.read().map_err(check)?.is_some_and(|durable| durable > manifest.number) {
+        return Err(damage("what was written last is missing".into()));
+    }
     let memory = load(&database).map_err(check)?;
+    manifest.check_log(memory.first_index(), memory.end_index()).map_err(check)?;
     let durable_end = Arc::new(AtomicU64::new(memory.end_index()));
     let (failed, failure) = watch::channel(None);
     let (queue, jobs) = mpsc::channel();
-    let writer = Writer::new(database.clone(), file, durable_end.clone(), failed);
+    let writer = Writer::new(database.clone(), file, durable_end.clone(), failed, (manifest, watermark));
     let writer = thread::Builder::new()
         .name("quorum-writer".into())
         .spawn(move || writer.run(&jobs))

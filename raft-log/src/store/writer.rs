@@ -11,7 +11,9 @@ use std::sync::mpsc::Receiver;
 use openraft::storage::IOFlushed;
 use tokio::sync::{oneshot, watch};
 
+use crate::crash;
 use crate::store::keys::{self, EntryKey};
+use crate::store::manifest::{MANIFEST, Manifest, Watermark};
 use crate::type_config::TypeConfig;
 
 const BATCH_BYTES: usize = 4 << 20;
@@ -19,6 +21,7 @@ const BATCH_BYTES: usize = 4 << 20;
 pub enum Job {
     Append {
         writes: Vec<(EntryKey, Vec<u8>)>,
+        first_index: u64,
         end_index: u64,
         done: IOFlushed<TypeConfig>,
     },
@@ -56,6 +59,8 @@ pub struct Writer {
     file: File,
     durable_end: Arc<AtomicU64>,
     failure: watch::Sender<Option<String>>,
+    manifest: Manifest,
+    watermark: Watermark,
     batch: sled::Batch,
     batch_bytes: usize,
     /// Written to sled since the last sync.
@@ -68,12 +73,15 @@ impl Writer {
         file: File,
         durable_end: Arc<AtomicU64>,
         failure: watch::Sender<Option<String>>,
+        (manifest, watermark): (Manifest, Watermark),
     ) -> Writer {
         Writer {
             database,
             file,
             durable_end,
             failure,
+            manifest,
+            watermark,
             batch: sled::Batch::default(),
             batch_bytes: 0,
             dirty: false,
@@ -103,7 +111,8 @@ impl Writer {
 
     fn take(&mut self, job: Job, dones: &mut Vec<Done>) -> io::Result<()> {
         match job {
-            Job::Append { writes, end_index, done } => {
+            Job::Append { writes, first_index, end_index, done } => {
+                self.manifest.appended(first_index, end_index);
                 dones.push(Done::Append { end_index, done });
                 for (key, value) in writes {
                     self.batch_bytes += value.len();
@@ -113,22 +122,28 @@ impl Writer {
             }
             Job::Put { name, value, done } => {
                 dones.push(Done::Waiter(done));
+                self.manifest.put(name, &value);
                 self.batch_bytes += value.len();
                 self.batch.insert(name, value);
                 Ok(())
             }
             Job::PutLazily { name, value } => {
+                self.manifest.put(name, &value);
                 self.batch_bytes += value.len();
                 self.batch.insert(name, value);
                 Ok(())
             }
             Job::Truncate { from, done } => {
                 dones.push(Done::Waiter(done));
-                self.remove(from, u64::MAX)
+                self.remove(from, u64::MAX)?;
+                self.manifest.truncated(from);
+                Ok(())
             }
             Job::Purge { below, mark, done } => {
                 dones.push(Done::Waiter(done));
                 self.remove(0, below)?;
+                self.manifest.purged(below);
+                self.manifest.put(keys::PURGED, &mark);
                 self.batch.insert(keys::PURGED, mark);
                 Ok(())
             }
@@ -156,14 +171,21 @@ impl Writer {
         }
         self.dirty = true;
         self.batch_bytes = 0;
+        self.manifest.number += 1;
+        self.batch.insert(MANIFEST, keys::seal(MANIFEST, &self.manifest)?);
+        crash::point();
         Ok(self.database.apply_batch(std::mem::take(&mut self.batch))?)
     }
 
     /// The only durable write: sled's flush alone is safe against a crash of the process, not of the
     /// machine.
     fn sync(&mut self) -> io::Result<()> {
+        crash::point();
         self.database.flush()?;
+        crash::point();
         self.file.sync_data()?;
+        crash::point();
+        self.watermark.write(self.manifest.number)?;
         self.dirty = false;
         Ok(())
     }

@@ -5,3 +5,4 @@ mod t01_single_voter;
 mod t02_three_voters;
 mod t03_founding;
 mod t04_snapshot;
+mod t05_voters;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use raft_log::{AppendError, Leadership, Listener, RaftLog, RaftLogConfig, VoterId};
+use raft_log::{AppendError, Leadership, Listener, MembershipError, RaftLog, RaftLogConfig, VoterId};
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
@@ -108,6 +108,8 @@ pub struct Quorum {
     pub ids: Vec<Uuid>,
     pub voters: Vec<Option<Voter>>,
     pub snapshot_every_entries: u64,
+    /// How many of them `controller.quorum.voters` lists; the others observe.
+    pub listed: usize,
 }
 
 impl Quorum {
@@ -122,6 +124,7 @@ impl Quorum {
             ids: (0..count).map(|_| Uuid::new_v4()).collect(),
             voters: (0..count).map(|_| None).collect(),
             snapshot_every_entries: 10_000,
+            listed: count,
         }
     }
 
@@ -138,8 +141,9 @@ impl Quorum {
     pub fn config_in(&self, number: usize, directory: &Path) -> RaftLogConfig {
         let voter = VoterId { node_id: number as u64 + 1, directory_id: self.ids[number] };
         let mut config = RaftLogConfig::new(voter, CLUSTER, directory);
-        config.voters =
-            (1..).zip(&self.addresses).map(|(node_id, address)| (node_id, address.to_string())).collect();
+        let listed = self.addresses.iter().take(self.listed);
+        config.voters = (1..).zip(listed).map(|(node_id, address)| (node_id, address.to_string())).collect();
+        config.address = Some(self.addresses[number].to_string());
         config.snapshot_every_entries = self.snapshot_every_entries;
         config
     }
@@ -147,6 +151,44 @@ impl Quorum {
     pub async fn start(&mut self, number: usize) {
         let voter = Voter::start(self.config(number), self.addresses[number]).await;
         self.voters[number] = Some(voter);
+    }
+
+    /// Its disk is gone: the next start is with an empty one under a new id.
+    pub fn wipe(&mut self, number: usize) {
+        assert!(self.voters[number].is_none());
+        self.directories[number] = tempfile::tempdir().unwrap();
+        self.ids[number] = Uuid::new_v4();
+    }
+
+    pub fn id(&self, number: usize) -> VoterId {
+        VoterId { node_id: number as u64 + 1, directory_id: self.ids[number] }
+    }
+
+    /// Changes the voters through whoever leads.
+    pub async fn add(&self, number: usize) -> Result<(), MembershipError> {
+        let (leader, _) = self.leader().await;
+        self.voter(leader).log.add_voter(self.id(number), PATIENCE).await
+    }
+
+    pub async fn remove(&self, voter: VoterId) -> Result<(), MembershipError> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (leader, _) = self.leader().await;
+            match self.voter(leader).log.remove_voter(voter, PATIENCE).await {
+                Err(MembershipError::HandedOver(_) | MembershipError::NotLeader)
+                    if Instant::now() < deadline =>
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Node ids of the voters, as the leader has them.
+    pub async fn voter_ids(&self) -> Vec<u64> {
+        let (leader, _) = self.leader().await;
+        self.voter(leader).log.status().voters.iter().map(|voter| voter.voter.node_id).collect()
     }
 
     pub async fn start_all(&mut self) {

@@ -7,6 +7,7 @@ use protocol::messages::delete_topics_response::DeletableTopicResult;
 use protocol::messages::incremental_alter_configs_response::AlterConfigsResourceResponse as IncrementalResult;
 use protocol::messages::*;
 use protocol::mirror::*;
+use protocol::quorum::*;
 use protocol::{Request, Response};
 
 use super::code_of;
@@ -84,6 +85,23 @@ pub fn error_response(request: &Request, error: &ApiError) -> Option<Response> {
                 DescribeQuorumResponse::default().with_error_code(code).with_error_message(message());
             Response::DescribeQuorum(response)
         }
+        Request::AddRaftVoter(_) => Response::AddRaftVoter(
+            AddRaftVoterResponse::default().with_error_code(code).with_error_message(message()),
+        ),
+        Request::RemoveRaftVoter(_) => Response::RemoveRaftVoter(
+            RemoveRaftVoterResponse::default().with_error_code(code).with_error_message(message()),
+        ),
+        Request::TransferQuorumLeader(_) => Response::TransferQuorumLeader(TransferQuorumLeaderResponse {
+            error_code: code,
+            error_message: message(),
+            ..TransferQuorumLeaderResponse::default()
+        }),
+        Request::UnregisterBroker(_) => Response::UnregisterBroker(
+            UnregisterBrokerResponse::default().with_error_code(code).with_error_message(message()),
+        ),
+        Request::UpdateFeatures(_) => Response::UpdateFeatures(
+            UpdateFeaturesResponse::default().with_error_code(code).with_error_message(message()),
+        ),
         Request::CreateMirror(_) => Response::CreateMirror(CreateMirrorResponse {
             error_code: code,
             error_message: message(),

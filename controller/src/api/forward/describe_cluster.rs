@@ -29,7 +29,7 @@ pub async fn handle(context: &ApiContext, request: &DescribeClusterRequest) -> D
     if let Some((code, message)) = refused {
         return response.with_error_code(code.code()).with_error_message(Some(text(message)));
     }
-    let mut controllers = context.peers.endpoints().await;
+    let mut controllers = context.peers.endpoints(&context.members()).await;
     controllers.insert(context.node_id.0, context.endpoints.clone());
     let leader = context.controller.status().borrow().leader;
     response.endpoint_type = ENDPOINT_TYPE_CONTROLLER;

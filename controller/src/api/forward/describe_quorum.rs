@@ -1,15 +1,23 @@
-//! DescribeQuorum: the voters and how far each has come, from the active controller. Version 2 adds
-//! directory ids, error messages and the controllers' listeners.
+//! DescribeQuorum: the voters and how far each has come, and the observers, which are controllers that are
+//! no voters and all brokers, from the active controller. Version 2 adds directory ids, error messages
+//! and the controllers' listeners.
+//!
+//! A broker counts batches and the quorum entries, of which it has some of its own: a broker's log end
+//! offset is the high watermark less the batches that it lacks.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::error_code::ErrorCode;
 use protocol::messages::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
 use protocol::messages::{BrokerId, DescribeQuorumRequest, DescribeQuorumResponse, TopicName};
-use raft_log::QuorumReplica;
+use raft_log::{QuorumReplica, QuorumStatus, VoterId};
 use uuid::Uuid;
 
 use super::text;
 use crate::api::ApiContext;
 
+/// The writer answers at once unless it is overwhelmed; the voters are shown all the same.
+const LOOK_TIMEOUT: Duration = Duration::from_millis(500);
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
 pub async fn handle(
@@ -46,6 +54,10 @@ pub async fn handle(
     }
     let status = context.raft.status();
     let partition = PartitionData::default().with_partition_index(0);
+    let brokers = match status.is_leader {
+        true => brokers(context, &status).await,
+        false => Vec::new(),
+    };
     let partition = if status.is_leader {
         let replicas = |replicas: &[QuorumReplica]| {
             replicas.iter().map(|known| replica(known, version)).collect::<Vec<_>>()
@@ -55,7 +67,7 @@ pub async fn handle(
             .with_leader_epoch(i32::try_from(status.term).unwrap_or(i32::MAX))
             .with_high_watermark(offset(status.committed_end_index))
             .with_current_voters(replicas(&status.voters))
-            .with_observers(replicas(&status.observers))
+            .with_observers(replicas(&[status.observers.as_slice(), &brokers].concat()))
     } else {
         partition
             .with_error_code(ErrorCode::NotLeaderOrFollower.code())
@@ -64,7 +76,7 @@ pub async fn handle(
             .with_leader_epoch(i32::try_from(status.term).unwrap_or(i32::MAX))
     };
     if status.is_leader && version >= 2 {
-        let mut controllers = context.peers.endpoints().await;
+        let mut controllers = context.peers.endpoints(&context.members()).await;
         controllers.insert(context.node_id.0, context.endpoints.clone());
         response.nodes = controllers
             .into_iter()
@@ -84,6 +96,35 @@ pub async fn handle(
         .with_partitions(vec![partition]);
     response.topics = vec![topic];
     response
+}
+
+/// The brokers that this active controller has heard of.
+async fn brokers(context: &ApiContext, status: &QuorumStatus) -> Vec<QuorumReplica> {
+    let look = context.controller.read("DescribeQuorum", |op| {
+        let replayed = op.heartbeats.all_replayed();
+        let directory = |id| op.image.brokers.get(&id)?.directories.first().map(|directory| directory.0);
+        let known = replayed.into_iter().filter_map(|(id, replayed)| Some((id, directory(id)?, replayed)));
+        (known.collect::<Vec<_>>(), op.now_ms)
+    });
+    let Ok(Some((replayed, now_ms))) = tokio::time::timeout(LOOK_TIMEOUT, look).await else {
+        return Vec::new();
+    };
+    let committed = context.image().offset.0;
+    let wall_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+    let at = |monotonic_ms: u64| wall_ms - i64::try_from(now_ms.saturating_sub(monotonic_ms)).unwrap_or(0);
+    replayed
+        .into_iter()
+        .map(|(id, directory_id, replayed)| {
+            let missing = replayed.offset.map_or(0, |offset| (committed - offset.0).max(0));
+            QuorumReplica {
+                voter: VoterId { node_id: u64::try_from(id.0).unwrap_or_default(), directory_id },
+                address: String::new(),
+                log_end_index: Some(status.committed_end_index.saturating_sub(missing.unsigned_abs())),
+                last_fetch_ms: Some(at(replayed.last_contact_ms)),
+                last_caught_up_ms: replayed.last_caught_up_ms.map(at),
+            }
+        })
+        .collect()
 }
 
 fn node_id(id: Option<u64>) -> BrokerId {

@@ -15,7 +15,10 @@ mod last_mirrored_offsets;
 mod list_mirrors;
 mod mirror_states;
 mod mirror_topics;
+mod raft_voters;
 mod reassignments;
+mod unregister_broker;
+mod update_features;
 
 use bytes::Bytes;
 use common::config::describe_response::{Describer, respond};
@@ -47,6 +50,12 @@ pub async fn answer(context: &ApiContext, request: Request, version: i16) -> Opt
         }
         Request::DescribeCluster(request) => describe_cluster::handle(context, &request).await.into(),
         Request::DescribeQuorum(request) => describe_quorum::handle(context, &request, version).await.into(),
+        Request::AddRaftVoter(request) => raft_voters::add(context, request).await.into(),
+        Request::RemoveRaftVoter(request) => raft_voters::remove(context, request).await.into(),
+        Request::UpdateRaftVoter(request) => raft_voters::update(context, request).await.into(),
+        Request::TransferQuorumLeader(request) => raft_voters::transfer(context, request).await.into(),
+        Request::UnregisterBroker(request) => unregister_broker::handle(context, request).await.into(),
+        Request::UpdateFeatures(request) => update_features::handle(context, request, version).await.into(),
         Request::CreateMirror(request) => create_mirror::handle(context, request).await.into(),
         Request::AddTopicsToMirror(request) => mirror_topics::add(context, request).await.into(),
         Request::RemoveTopicsFromMirror(request) => mirror_topics::remove(context, request).await.into(),

@@ -1,8 +1,7 @@
-//! `kagami quorum`: who leads, who follows, how far.
+//! `kagami quorum describe`: who leads, who follows, how far.
 
-use clap::Subcommand;
 use protocol::messages::describe_quorum_request::{PartitionData, TopicData};
-use protocol::messages::{DescribeQuorumRequest, TopicName};
+use protocol::messages::{DescribeQuorumRequest, TopicName, describe_quorum_response};
 use protocol::{Request, Response, StrBytes};
 use serde_json::json;
 
@@ -15,18 +14,8 @@ use crate::topic::unexpected;
 /// Kafka's name of the metadata log.
 const METADATA_TOPIC: &str = "__cluster_metadata";
 
-#[derive(Subcommand)]
-pub enum QuorumCommand {
-    /// Leader, epoch, voters and observers.
-    Describe {
-        #[command(flatten)]
-        target: AnyTarget,
-    },
-}
-
-pub async fn run(command: QuorumCommand) -> Result<(), Failure> {
-    let QuorumCommand::Describe { target } = command;
-    let mut session = Session::new(target.addresses()?, &target.common)?;
+/// The quorum as its leader has it.
+pub async fn ask(session: &mut Session) -> Result<describe_quorum_response::PartitionData, Failure> {
     let topic = TopicData::default()
         .with_topic_name(TopicName(StrBytes::from_static_str(METADATA_TOPIC)))
         .with_partitions(vec![PartitionData::default().with_partition_index(0)]);
@@ -47,8 +36,13 @@ pub async fn run(command: QuorumCommand) -> Result<(), Failure> {
     if code != 0 {
         return Err(Failure::code("quorum", code, response.error_message.as_deref()));
     }
-    let partition =
-        response.topics.first().and_then(|topic| topic.partitions.first()).ok_or_else(unexpected)?;
+    let partition = response.topics.into_iter().flat_map(|topic| topic.partitions).next();
+    partition.ok_or_else(unexpected)
+}
+
+pub async fn run(target: AnyTarget) -> Result<(), Failure> {
+    let mut session = Session::new(target.addresses()?, &target.common)?;
+    let partition = ask(&mut session).await?;
     let leader = partition.leader_id.0;
     let voters = partition.current_voters.iter().map(|voter| (voter, "voter"));
     let nodes = voters.chain(partition.observers.iter().map(|observer| (observer, "observer")));
