@@ -234,8 +234,8 @@ async fn read_open(store: &mut Store, directory: &Path) -> io::Result<Contents> 
     let snapshots = Snapshots::open(directory.join("snapshots"), store.clone())?;
     let current = snapshots.current();
     store.check_complete(current.as_ref().and_then(|(meta, _)| meta.last_log_id))?;
-    let mut contents = Contents::default();
-    contents.vote = store.read_vote().await?.map_or(0, |vote| vote.leader_id.term);
+    let vote = store.read_vote().await?.map_or(0, |vote| vote.leader_id.term);
+    let mut contents = Contents { vote, ..Contents::default() };
     let state = store.get_log_state().await?;
     contents.purged = state.last_purged_log_id.map(|id| (**id.committed_leader_id(), id.index()));
     for entry in store.try_get_log_entries(..).await? {

@@ -224,7 +224,7 @@ impl ControllerChannel {
         self.call(
             "AssignReplicasToDirs",
             timeout,
-            ATTEMPT_TIMEOUT,
+            (ATTEMPT_TIMEOUT, timeout),
             request,
             |mut client, request| async move { client.assign_replicas_to_dirs(request).await },
         )

@@ -173,7 +173,7 @@ async fn a_damaged_store_is_refused() {
         ("entry 4 does not match its checksum", |database| flip(database, &keys::entry_key(4, 1), 0)),
         ("entry 4 lacks a part", |database| drop(database.remove(keys::entry_key(4, 1)).unwrap())),
         ("entry 4 has no beginning", |database| drop(database.remove(keys::entry_key(4, 0)).unwrap())),
-        ("the mark \"vote\" does not match its checksum", |database| flip(database, keys::VOTE, 5)),
+        ("its marks are not those that were written last", |database| flip(database, keys::VOTE, 5)),
         ("it has lost its identity", |database| drop(database.remove(keys::IDENTITY).unwrap())),
     ];
     for (expected, damage) in damages {
