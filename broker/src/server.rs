@@ -1,6 +1,7 @@
 //! The composition root: opens what is on disk, starts the parts in the order in which they need each
 //! other, and stops them in reverse.
 
+mod cleaning;
 mod directory_watch;
 mod endpoints;
 mod metrics;
@@ -30,6 +31,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use self::cleaning::Cleaning;
 use self::directory_watch::DirectoryWatch;
 use self::mirroring::MirrorRuntime;
 use self::opening::{Bound, Storage, open_logs};
@@ -87,6 +89,7 @@ pub struct BrokerServer {
     channel: Arc<ControllerChannel>,
     applied: Arc<MetadataCache>,
     replicas: Arc<ReplicaManager>,
+    cleaning: Cleaning,
     mirroring: Arc<Mirroring>,
     _mirror_runtime: MirrorRuntime,
     listeners: TaskGroup,
@@ -121,6 +124,7 @@ impl BrokerServer {
             mirroring::start(&mirror_runtime, &config, &storage.cluster_id, &cache, &channel, &replicas);
         metrics::register(&metrics, config.node_id, &applied, mirroring.manager.metrics());
         let dynamic_config = Arc::new(DynamicBrokerConfig::new(config.clone()));
+        let cleaning = Cleaning::start(&logs.manager, &dynamic_config, &metrics);
 
         // Coordinators and mirror last: they append to partitions that must lead by then.
         let publisher = MetadataPublisher::new(
@@ -188,6 +192,7 @@ impl BrokerServer {
             channel,
             applied,
             replicas,
+            cleaning,
             mirroring,
             _mirror_runtime: mirror_runtime,
             listeners,
@@ -237,6 +242,7 @@ impl BrokerServer {
             warn!("mirroring did not end in time");
         }
         self.control.shutdown(TASK_TIMEOUT).await;
+        self.cleaning.shutdown(TASK_TIMEOUT).await;
         self.replicas.shutdown().await;
         self.http.shutdown(TASK_TIMEOUT).await;
         info!("stopped");

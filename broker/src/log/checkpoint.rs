@@ -15,6 +15,7 @@ use super::error::LogError;
 pub(crate) const HIGH_WATERMARK_CHECKPOINT: &str = "replication-offset-checkpoint";
 pub(crate) const RECOVERY_POINT_CHECKPOINT: &str = "recovery-point-offset-checkpoint";
 pub(crate) const LOG_START_CHECKPOINT: &str = "log-start-offset-checkpoint";
+pub(crate) const CLEANER_CHECKPOINT: &str = "cleaner-offset-checkpoint";
 
 /// Whether a replaced file must survive a power cut, or a crash of the process only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

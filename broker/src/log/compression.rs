@@ -1,7 +1,7 @@
-//! Decompression of batch bodies as a stream under a budget. What a batch claims about its size is
+//! Decompression of batch bodies as a stream under a budget, and compression for the cleaner. What a batch claims about its size is
 //! never believed: memory follows the bytes that really come out, and those are counted.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write as _};
 
 use protocol::record_batch::Compression;
 
@@ -12,6 +12,9 @@ const XERIAL_HEADER_BYTES: usize = 16;
 const SNAPPY_MAX_RATIO: usize = 24;
 /// Windows of up to 128 MiB, what zstd's own highest level writes. Memory is touched only as it fills.
 const ZSTD_MAX_WINDOW_LOG: u32 = 27;
+/// The defaults of Kafka's producer.
+const ZSTD_LEVEL: i32 = 3;
+const SNAPPY_BLOCK_BYTES: usize = 32 * 1024;
 
 /// The uncompressed bytes of `body`.
 pub(crate) fn decompressor<'a>(compression: Compression, body: &'a [u8]) -> io::Result<Box<dyn Read + 'a>> {
@@ -114,4 +117,43 @@ impl Read for SnappyReader<'_> {
         self.read += count;
         Ok(count)
     }
+}
+
+/// Appends `bytes` to `out`, compressed as Kafka's own clients do by default. For the cleaner, which
+/// rewrites batches in the codec they came in.
+pub(crate) fn compress(compression: Compression, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    match compression {
+        Compression::None => out.extend_from_slice(bytes),
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::default());
+            encoder.write_all(bytes)?;
+            encoder.finish()?;
+        }
+        Compression::Snappy => compress_snappy(bytes, out)?,
+        Compression::Lz4 => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(out);
+            encoder.write_all(bytes)?;
+            encoder.finish().map_err(io::Error::other)?;
+        }
+        Compression::Zstd => {
+            let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
+            encoder.write_all(bytes)?;
+            encoder.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// snappy-java's stream: consumers written in Java understand no other.
+fn compress_snappy(bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    out.extend_from_slice(&XERIAL_MAGIC);
+    out.extend_from_slice(&1_u32.to_be_bytes());
+    out.extend_from_slice(&1_u32.to_be_bytes());
+    let mut encoder = snap::raw::Encoder::new();
+    for chunk in bytes.chunks(SNAPPY_BLOCK_BYTES) {
+        let block = encoder.compress_vec(chunk).map_err(io::Error::other)?;
+        out.extend_from_slice(&(block.len() as u32).to_be_bytes());
+        out.extend_from_slice(&block);
+    }
+    Ok(())
 }

@@ -8,6 +8,7 @@ pub use protocol::record_batch::TimestampType;
 pub struct LogConfig {
     pub segment_bytes: u32,
     pub segment_ms: i64,
+    pub segment_jitter_ms: i64,
     pub segment_index_bytes: u32,
     pub index_interval_bytes: u32,
     pub retention_ms: i64,
@@ -27,6 +28,7 @@ pub struct LogConfig {
     pub min_compaction_lag_ms: i64,
     pub max_compaction_lag_ms: i64,
     pub min_cleanable_dirty_ratio: f64,
+    pub file_delete_delay_ms: i64,
 }
 
 impl Default for LogConfig {
@@ -35,6 +37,7 @@ impl Default for LogConfig {
         LogConfig {
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 3_600_000,
+            segment_jitter_ms: 0,
             segment_index_bytes: 10 << 20,
             index_interval_bytes: 4096,
             retention_ms: 7 * 24 * 3_600_000,
@@ -52,6 +55,7 @@ impl Default for LogConfig {
             min_compaction_lag_ms: 0,
             max_compaction_lag_ms: i64::MAX,
             min_cleanable_dirty_ratio: 0.5,
+            file_delete_delay_ms: 60_000,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use common::ids::DirectoryId;
+use common::ids::{DirectoryId, TopicIdPartition};
 use parking_lot::Mutex;
 
 use super::checkpoint::PartitionOffsets;
@@ -24,8 +24,11 @@ pub struct LogDirectory {
     /// Some log was written since the last checkpoint.
     pub(super) written: AtomicBool,
     pub(super) high_watermark_moved: AtomicBool,
-    /// Recovery points and log starts as last written: each write costs a sync, so none is made in vain.
-    pub(super) checkpointed: Mutex<[PartitionOffsets; 2]>,
+    /// Logs that were written since the cleaner looked last.
+    pub(super) touched: Mutex<Vec<TopicIdPartition>>,
+    /// Recovery points, log starts and where cleanings ended, as last written: each write costs a sync, so
+    /// none is made in vain.
+    pub(super) checkpointed: Mutex<[PartitionOffsets; 3]>,
     on_failure: LogDirectoryFailure,
 }
 
@@ -43,6 +46,7 @@ impl LogDirectory {
             cuts: Mutex::new(cuts),
             written: AtomicBool::new(false),
             high_watermark_moved: AtomicBool::new(false),
+            touched: Mutex::default(),
             checkpointed: Mutex::default(),
             on_failure,
         };

@@ -50,6 +50,10 @@ pub struct Log {
     pub(super) newly_made: bool,
     /// Counts truncations, so that a flush that ran beside one does not raise the recovery point.
     pub(super) truncations: u64,
+    /// Where the last cleaning ended; None: never cleaned.
+    pub(super) cleaned_to: Option<i64>,
+    /// Below it records may be missing because of records above it (`cleaner::source`).
+    pub(super) compacted_end: i64,
     pub(super) failed: bool,
     pub(super) recovery: Option<Box<RecoveryReport>>,
     /// As the partition last told; for pruning only.

@@ -40,7 +40,7 @@ impl FlushJob {
 impl Log {
     pub(super) fn needs_roll(&mut self, header: &BatchHeader, now_ms: i64) -> Result<bool, LogError> {
         let segment_bytes = u64::from(self.config.segment_bytes);
-        let (segment_ms, index_bytes) = (self.config.segment_ms, self.config.segment_index_bytes);
+        let (segment_ms, index_bytes) = (self.roll_after_ms(), self.config.segment_index_bytes);
         let active = self.active_mut();
         if active.size_bytes() == 0 {
             // An empty segment that begins too far below what comes is of no use: the relative offset would not fit.
@@ -68,6 +68,29 @@ impl Log {
     pub(super) fn next_base(&self, header: &BatchHeader) -> i64 {
         let reach = header.last_offset() - self.log_end;
         if reach > MAX_RELATIVE { header.base_offset } else { self.log_end }
+    }
+
+    /// `segment.ms`, less a part of `segment.jitter.ms` that is the active segment's own, so that logs
+    /// made together do not roll together. A compacted log rolls by `max.compaction.lag.ms` at the
+    /// latest: only closed segments can be cleaned.
+    fn roll_after_ms(&self) -> i64 {
+        let config = &self.config;
+        let lag =
+            (config.compact && config.max_compaction_lag_ms > 0).then_some(config.max_compaction_lag_ms);
+        let limit = match lag {
+            Some(lag) if config.segment_ms < 0 => lag,
+            Some(lag) => lag.min(config.segment_ms),
+            None => config.segment_ms,
+        };
+        let most = config.segment_jitter_ms.min(limit);
+        if most <= 0 {
+            return limit;
+        }
+        // The directory names topic and partition.
+        let of_log = crc_fast::crc32_iscsi(self.directory.as_os_str().as_encoded_bytes());
+        let of_segment = (self.active().base_offset() as u64).wrapping_add(u64::from(of_log) << 32 | 1);
+        let spread = of_segment.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        limit - (spread % most as u64) as i64
     }
 
     /// Begins a new segment at `base_offset`, which is at or above the log end.
@@ -105,7 +128,7 @@ impl Log {
     /// Begins a new segment when the active one is older than `segment.ms`, even if nothing is written.
     pub fn roll_if_due(&mut self, now_ms: i64) -> Result<bool, LogError> {
         self.check_online()?;
-        let segment_ms = self.config.segment_ms;
+        let segment_ms = self.roll_after_ms();
         let due = segment_ms >= 0
             && self.active().size_bytes() > 0
             && now_ms.saturating_sub(self.active().created_ms()) > segment_ms

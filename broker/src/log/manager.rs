@@ -16,6 +16,7 @@ use super::disk;
 use super::error::LogError;
 use super::log::{Log, OpenState};
 use super::partition_metadata::PartitionMetadata;
+use super::replaced_files::ReplacedFiles;
 use super::shared_log::SharedLog;
 use super::startup;
 
@@ -68,6 +69,7 @@ pub struct LogManager {
     refused: Mutex<HashMap<TopicIdPartition, RefusedLog>>,
     /// Renamed directories whose files still have to go.
     pub(super) deleted: Mutex<Vec<PathBuf>>,
+    pub(super) replaced: ReplacedFiles,
     previous_broker_epoch: Option<BrokerEpoch>,
     clean_shutdown: bool,
 }
@@ -90,6 +92,7 @@ impl LogManager {
             unusable: config.unusable,
             refused: Mutex::new(opened.refused),
             deleted: Mutex::new(opened.deleted),
+            replaced: ReplacedFiles::default(),
             previous_broker_epoch: opened.previous_broker_epoch,
             clean_shutdown: opened.clean_shutdown,
         })

@@ -3,13 +3,15 @@
 //! A [`Log`] is one partition's replica: segments, indexes, leader epochs and producer state. It is
 //! synchronous and knows nothing of leaders, in-sync replicas or metadata; whoever holds its lock
 //! decides. The [`LogManager`] owns the log directories, opens every log at start, and does what has
-//! to happen now and then (flush, checkpoints, retention) for all of them from one place.
+//! to happen now and then (flush, checkpoints, retention) for all of them from one place; the [`cleaner`]
+//! compacts those that were written.
 //!
 //! Batches stay bytes: they are checked where they enter ([`validator`] for clients' batches, header
 //! and CRC for copied ones), written with one `pwrite`, and read as ranges of files.
 
 mod append;
 mod checkpoint;
+mod cleaner;
 mod compression;
 mod config;
 mod cut_checkpoint;
@@ -34,6 +36,7 @@ mod read;
 mod recent_batches;
 mod record_walk;
 mod recovery;
+mod replaced_files;
 mod retention;
 mod scanner;
 mod segment;
@@ -53,6 +56,7 @@ mod tests;
 pub(crate) use compression::decompressor;
 
 pub use append::{AppendInfo, AppendOrigin, LeaderAppend};
+pub use cleaner::{CleanerMetrics, CleanerSettings, LogCleaner};
 pub use config::{LogConfig, TimestampType};
 pub use directory::{LogDirectory, LogDirectoryFailure};
 pub use error::{AppendError, LogError, ReadError, RecordError};

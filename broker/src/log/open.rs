@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicI64;
 use common::ids::{Offset, TopicId};
 
 use super::checkpoint::Durability;
+use super::cleaner::{CLEANED, DROPPING, SWAP, complete_interrupted, read_compacted_end};
 use super::config::LogConfig;
 use super::disk::remove;
 use super::epoch_cache::EpochCache;
@@ -21,7 +22,7 @@ use super::recovery::RecoveryReport;
 use super::segment::{LOG, OFFSET_INDEX, Segment, TIME_INDEX, TRANSACTION_INDEX};
 
 /// Extensions of files that an interrupted cleaning or deletion left behind.
-const LEFT_BEHIND: [&str; 3] = ["tmp", "cleaned", "deleted"];
+const LEFT_BEHIND: [&str; 2] = ["tmp", "deleted"];
 
 struct Found {
     segments: BTreeSet<i64>,
@@ -40,6 +41,7 @@ impl Log {
     ) -> Result<Log, LogError> {
         let directory: Arc<Path> = Arc::from(directory);
         let found = look_through(&directory)?;
+        let compacted_end = read_compacted_end(&directory)?;
         let mut segments = Vec::with_capacity(found.segments.len().max(1));
         let mut damaged = Vec::new();
         for base_offset in &found.segments {
@@ -52,7 +54,7 @@ impl Log {
         let has_files = !segments.is_empty();
         if segments.is_empty() {
             // A log that never had a batch has no file. One that had must not begin again unnoticed.
-            if state.recovery_point > state.log_start_offset {
+            if state.recovery_point > state.log_start_offset && compacted_end != DROPPING {
                 return Err(LogError::corrupt(
                     &directory,
                     format!(
@@ -96,6 +98,8 @@ impl Log {
             directory_changed: false,
             newly_made: !has_files || (!state.clean_shutdown && state.recovery_point.0 <= first),
             truncations: 0,
+            cleaned_to: None,
+            compacted_end,
             failed: false,
             recovery: None,
             high_watermark: AtomicI64::new(0),
@@ -137,6 +141,10 @@ impl Log {
     }
 
     fn finish_opening(&mut self) -> Result<(), LogError> {
+        if self.compacted_end == DROPPING {
+            tracing::warn!(log = %self.directory.display(), "the log was being dropped when the broker stopped");
+            return self.truncate_fully_and_start_at(Offset(self.log_start));
+        }
         if self.log_start > self.log_end {
             // The tail was lost, but what was deleted stays deleted.
             tracing::warn!(log = %self.directory.display(), log_start = self.log_start, log_end = self.log_end,
@@ -168,12 +176,21 @@ impl Log {
 fn look_through(directory: &Path) -> Result<Found, LogError> {
     let mut found = Found { segments: BTreeSet::new(), snapshots: BTreeSet::new() };
     let mut indexes = Vec::new();
+    let (mut cleaned, mut swaps) = (Vec::new(), Vec::new());
     let failed = |error| LogError::io("list", directory, error);
     for entry in fs::read_dir(directory).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let Some(extension) = path.extension().and_then(|extension| extension.to_str()) else { continue };
         if LEFT_BEHIND.contains(&extension) {
             remove(&path)?;
+            continue;
+        }
+        if extension == CLEANED || extension == SWAP {
+            if extension == CLEANED {
+                cleaned.push(path)
+            } else {
+                swaps.push(path)
+            }
             continue;
         }
         let kind = match extension {
@@ -193,6 +210,9 @@ fn look_through(directory: &Path) -> Result<Found, LogError> {
             "snapshot" => drop(found.snapshots.insert(base_offset)),
             _ => indexes.push((base_offset, path)),
         }
+    }
+    if complete_interrupted(directory, &cleaned, &swaps)? {
+        return look_through(directory);
     }
     for (base_offset, path) in indexes {
         if !found.segments.contains(&base_offset) {

@@ -134,6 +134,14 @@ pub struct ActiveProducer {
     pub current_transaction_first_offset: Option<Offset>,
 }
 
+/// What the cleaner must leave of a producer so that its state can be read from the log again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastRecord {
+    /// None: only a marker is known of this epoch.
+    pub data_offset: Option<Offset>,
+    pub producer_epoch: ProducerEpoch,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CompletedTransaction {
     first_offset: Offset,
@@ -308,6 +316,15 @@ impl ProducerState {
 
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (ProducerId, &ProducerEntry)> {
         self.producers.iter().map(|(producer_id, entry)| (*producer_id, entry))
+    }
+
+    pub fn last_records(&self) -> HashMap<ProducerId, LastRecord> {
+        self.entries()
+            .map(|(producer_id, entry)| {
+                let data_offset = entry.last_batch().map(|batch| batch.last_offset);
+                (producer_id, LastRecord { data_offset, producer_epoch: entry.producer_epoch })
+            })
+            .collect()
     }
 
     pub fn active(&self) -> Vec<ActiveProducer> {

@@ -30,10 +30,15 @@ impl Log {
         for (index, segment) in self.segments.iter().enumerate() {
             let end = self.segment_end(index);
             // An empty active segment has nothing to give; deleting it would only make another.
-            if segment.size_bytes() == 0 || end > high_watermark {
+            let is_active = index + 1 == self.segments.len();
+            if (segment.size_bytes() == 0 && is_active) || end > high_watermark {
                 break;
             }
-            let below_start = end <= self.log_start && index + 1 < self.segments.len();
+            // One that the cleaner emptied goes with what follows it.
+            if segment.size_bytes() == 0 && end > self.log_start {
+                continue;
+            }
+            let below_start = end <= self.log_start && !is_active;
             let expired = || -> Result<bool, LogError> {
                 if !self.config.delete || self.config.retention_ms < 0 {
                     return Ok(false);
@@ -47,7 +52,7 @@ impl Log {
                 break;
             }
             excess -= segment.size_bytes() as i64;
-            count += 1;
+            count = index + 1;
         }
         Ok(count)
     }

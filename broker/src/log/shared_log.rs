@@ -20,6 +20,8 @@ pub struct SharedLog {
     log: RwLock<Log>,
     high_watermark: AtomicI64,
     written: AtomicBool,
+    /// Stands in the directory's list of logs that the cleaner has to look at.
+    touched: AtomicBool,
 }
 
 impl SharedLog {
@@ -41,6 +43,7 @@ impl SharedLog {
             log: RwLock::new(log),
             high_watermark: AtomicI64::new(high_watermark.0),
             written: AtomicBool::new(false),
+            touched: AtomicBool::new(false),
         }
     }
 
@@ -70,6 +73,7 @@ impl SharedLog {
         if !self.written.swap(true, Ordering::Relaxed) {
             self.directory.written.store(true, Ordering::Relaxed);
         }
+        self.touch();
         guard
     }
 
@@ -106,6 +110,18 @@ impl SharedLog {
     /// Whether it was written since the last call.
     pub(super) fn take_written(&self) -> bool {
         self.written.swap(false, Ordering::Relaxed)
+    }
+
+    /// The cleaner will look at the log.
+    pub(super) fn touch(&self) {
+        if !self.touched.swap(true, Ordering::Relaxed) {
+            self.directory.touched.lock().push(self.id);
+        }
+    }
+
+    /// The next write touches the log again.
+    pub(super) fn untouch(&self) {
+        self.touched.store(false, Ordering::Relaxed);
     }
 
     /// Lets the next pass look at the log again.

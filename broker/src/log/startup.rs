@@ -10,8 +10,8 @@ use common::ids::{BrokerEpoch, Offset, TopicIdPartition, TopicPartition};
 use parking_lot::Mutex;
 
 use super::checkpoint::{
-    Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, read_offsets,
-    replace_file,
+    CLEANER_CHECKPOINT, Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT, read_offsets, replace_file,
 };
 use super::config::LogConfig;
 use super::directory::LogDirectory;
@@ -230,7 +230,8 @@ fn open_one(
         recovery_point: offset(&checkpoints.recovery_points),
         log_start_offset: offset(&checkpoints.log_starts),
     };
-    let log = Log::open(&candidate.path, candidate.metadata.topic_id, config.clone(), state, now_ms)?;
+    let mut log = Log::open(&candidate.path, candidate.metadata.topic_id, config.clone(), state, now_ms)?;
+    log.set_cleaned_to(checkpoints.cleaned.get(&candidate.name).copied());
     Ok(SharedLog::new(
         TopicIdPartition::new(candidate.metadata.topic_id, candidate.name.partition),
         candidate.name.topic.clone(),
@@ -245,6 +246,7 @@ struct Checkpoints {
     recovery_points: HashMap<TopicPartition, Offset>,
     log_starts: HashMap<TopicPartition, Offset>,
     high_watermarks: HashMap<TopicPartition, Offset>,
+    cleaned: HashMap<TopicPartition, Offset>,
 }
 
 impl Checkpoints {
@@ -261,6 +263,7 @@ impl Checkpoints {
             recovery_points: read(RECOVERY_POINT_CHECKPOINT)?,
             log_starts: read(LOG_START_CHECKPOINT)?,
             high_watermarks: read(HIGH_WATERMARK_CHECKPOINT)?,
+            cleaned: read(CLEANER_CHECKPOINT)?,
         })
     }
 }

@@ -3,6 +3,7 @@
 use common::ids::Offset;
 
 use super::checkpoint::Durability;
+use super::cleaner::DROPPING;
 use super::epoch_cache::EpochCache;
 use super::error::LogError;
 use super::log::Log;
@@ -12,7 +13,7 @@ use super::segment::Segment;
 
 impl Log {
     /// Removes every batch that holds an offset at or above `target`. At or below the log start nothing
-    /// is left, and the log starts at `target`. Returns whether anything was cut.
+    /// is left, and the log starts at `target`; nothing is left either below what was compacted. Returns whether anything was cut.
     pub fn truncate_to(&mut self, target: Offset) -> Result<bool, LogError> {
         self.check_online()?;
         if target.0 >= self.log_end {
@@ -20,6 +21,16 @@ impl Log {
         }
         if target.0 <= self.log_start {
             self.truncate_fully_and_start_at(target)?;
+            return Ok(true);
+        }
+        if target.0 < self.compacted_end {
+            // The cleaner dropped records below for the sake of ones that go now: what is left would
+            // lack both (decision 10d). Copied anew, the log is whole again.
+            tracing::info!(log = %self.directory.display(), %target, compacted_end = self.compacted_end,
+                "the cut lies below what was compacted: the whole log goes");
+            let noted = self.note_compacted(DROPPING);
+            self.failing(noted)?;
+            self.truncate_fully_and_start_at(Offset(self.log_start))?;
             return Ok(true);
         }
         let result = self.cut_end(target.0);
@@ -50,6 +61,7 @@ impl Log {
         }
         self.log_end = end;
         self.recovery_point = self.recovery_point.min(end);
+        self.cleaned_to = self.cleaned_to.map(|offset| offset.min(end));
         self.epochs.truncate_from_end(Offset(end));
         self.save_epochs_after_cut()?;
         self.drop_snapshots_above(end)?;
@@ -84,7 +96,8 @@ impl Log {
             producer_snapshot::remove(&self.directory, offset)?;
         }
         self.save_epochs_after_cut()?;
-        self.active().create_file()
+        self.active().create_file()?;
+        self.forget_compacted()
     }
 
     /// At once: batches that come next bring epochs that contradict the ones just dropped. A file that

@@ -9,8 +9,8 @@ use common::fault;
 use common::ids::{BrokerEpoch, CutId, Offset, TopicIdPartition};
 
 use super::checkpoint::{
-    Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, PartitionOffsets, RECOVERY_POINT_CHECKPOINT,
-    write_offsets,
+    CLEANER_CHECKPOINT, Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, PartitionOffsets,
+    RECOVERY_POINT_CHECKPOINT, write_offsets,
 };
 use super::directory::LogDirectory;
 use super::disk;
@@ -45,6 +45,7 @@ impl LogManager {
                 tracing::error!(directory = %directory.path().display(), %error, "checkpoint failed");
             }
         }
+        self.delete_due(now_ms);
     }
 
     fn checkpoint_directory(&self, directory: &LogDirectory, now_ms: i64) -> Result<(), LogError> {
@@ -101,6 +102,7 @@ impl LogManager {
         let checkpoints = [
             (RECOVERY_POINT_CHECKPOINT, offsets(Log::recovery_point)),
             (LOG_START_CHECKPOINT, offsets(Log::log_start_offset)),
+            (CLEANER_CHECKPOINT, offsets(|log| log.cleaned_to().unwrap_or(Offset::ZERO))),
         ];
         for ((name, offsets), written) in checkpoints.into_iter().zip(written.iter_mut()) {
             if *written != offsets {
@@ -117,6 +119,12 @@ impl LogManager {
             directory.reporting(self.write_recovery_points(directory))?;
         }
         Ok(())
+    }
+
+    /// After a cleaning: where it ended is on disk.
+    pub(super) fn checkpoint_cleaned(&self, log: &SharedLog) -> Result<(), LogError> {
+        let directory = log.directory();
+        directory.reporting(self.write_recovery_points(directory))
     }
 
     /// Every `log.retention.check.interval.ms`: rolls and deletes segments that are due, gives back
@@ -137,6 +145,7 @@ impl LogManager {
                 Ok((false, 0)) | Err(LogError::Offline { .. }) => {}
                 Ok((_, deleted)) => {
                     log.keep_written();
+                    log.touch();
                     if deleted > 0 {
                         tracing::info!(topic = %log.topic(), partition = log.id().partition, deleted,
                             "old segments deleted");

@@ -36,6 +36,7 @@ pub fn log_config(topic: &TopicConfig, producer_id_expiration_ms: i32) -> LogCon
     LogConfig {
         segment_bytes: size(topic.segment_bytes),
         segment_ms: topic.segment_ms,
+        segment_jitter_ms: topic.segment_jitter_ms,
         segment_index_bytes: size(topic.segment_index_bytes),
         index_interval_bytes: size(topic.index_interval_bytes),
         retention_ms: topic.retention_ms,
@@ -56,6 +57,7 @@ pub fn log_config(topic: &TopicConfig, producer_id_expiration_ms: i32) -> LogCon
         min_compaction_lag_ms: topic.min_compaction_lag_ms,
         max_compaction_lag_ms: topic.max_compaction_lag_ms,
         min_cleanable_dirty_ratio: topic.min_cleanable_dirty_ratio,
+        file_delete_delay_ms: topic.file_delete_delay_ms,
     }
 }
 

@@ -7,10 +7,12 @@
 mod builder;
 mod control;
 mod records;
+mod rewrite;
 
 pub use builder::{BatchBuilder, RecordHeader};
 pub use control::{ControlRecordType, EndTxnMarker, read_control_record, read_end_txn_marker};
 pub use records::{Headers, Record, Records};
+pub use rewrite::{CleanedHeader, set_cleaned_header, set_empty_header};
 
 /// Base offset and length: what stands in front of the bytes that the length counts.
 pub const LOG_OVERHEAD_BYTES: usize = 12;

@@ -1,6 +1,9 @@
 //! Tests of whole logs; those of single parts stand beside the parts.
 
 mod appending;
+mod cleaning;
+mod cleaning_support;
+mod compacted_cuts;
 mod crash_points;
 mod cut_points;
 mod dump;
@@ -8,6 +11,7 @@ mod managing;
 mod model;
 mod reading;
 mod recovering;
+mod replacing;
 mod retaining;
 mod support;
 mod truncating;
