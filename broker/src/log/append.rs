@@ -276,6 +276,7 @@ impl Log {
             self.epochs.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset));
             self.take_producer(header, *content)?;
             self.log_end = header.next_offset();
+            self.gap_start = None;
             self.unflushed_records += i64::from(header.records_count);
         }
         Ok(())

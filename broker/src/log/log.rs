@@ -36,6 +36,8 @@ pub struct Log {
     pub(super) segments: Vec<Segment>,
     pub(super) log_start: i64,
     pub(super) log_end: i64,
+    /// Where the batches end, when a cut left the log end in a gap above them.
+    pub(super) gap_start: Option<i64>,
     pub(super) recovery_point: i64,
     pub(super) epochs: EpochCache,
     pub(super) producers: ProducerState,

@@ -63,11 +63,17 @@ impl Log {
         Ok(reference.saturating_sub(active.begun_ms()?) > segment_ms)
     }
 
-    /// Where a segment for this batch begins: at the log end, so that no segment that was only just written
-    /// ends below its successor, unless the batch would be out of reach from there.
+    /// Where a segment for this batch begins: where the batches before it end, so that no segment that was
+    /// only just written ends below its successor, unless the batch would be out of reach from there.
     pub(super) fn next_base(&self, header: &BatchHeader) -> i64 {
-        let reach = header.last_offset() - self.log_end;
-        if reach > MAX_RELATIVE { header.base_offset } else { self.log_end }
+        let end = self.end_of_batches();
+        let reach = header.last_offset() - end;
+        if reach > MAX_RELATIVE { header.base_offset } else { end }
+    }
+
+    /// The log end, or below it where a cut went into a gap.
+    pub(super) fn end_of_batches(&self) -> i64 {
+        self.gap_start.unwrap_or(self.log_end)
     }
 
     /// `segment.ms`, less a part of `segment.jitter.ms` that is the active segment's own, so that logs
@@ -93,7 +99,7 @@ impl Log {
         limit - (spread % most as u64) as i64
     }
 
-    /// Begins a new segment at `base_offset`, which is at or above the log end.
+    /// Begins a new segment at `base_offset`, which is at or above the end of its batches.
     pub(super) fn roll(&mut self, base_offset: i64, now_ms: i64) -> Result<(), LogError> {
         let was_empty = self.active().size_bytes() == 0;
         if !was_empty {
@@ -134,7 +140,7 @@ impl Log {
             && now_ms.saturating_sub(self.active().created_ms()) > segment_ms
             && now_ms.saturating_sub(self.active_mut().begun_ms()?) > segment_ms;
         if due {
-            let result = self.roll(self.log_end, now_ms);
+            let result = self.roll(self.end_of_batches(), now_ms);
             self.failing(result)?;
         }
         Ok(due)

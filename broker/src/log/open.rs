@@ -88,6 +88,7 @@ impl Log {
             segments,
             log_start: state.log_start_offset.0.max(first),
             log_end: first,
+            gap_start: None,
             recovery_point: state.recovery_point.0.max(first),
             epochs,
             producers: ProducerState::at(Offset(first)),

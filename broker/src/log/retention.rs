@@ -61,7 +61,7 @@ impl Log {
     fn delete_first(&mut self, mut count: usize, now_ms: i64) -> Result<usize, LogError> {
         if count == self.segments.len() {
             // The new segment stands for the log from now on, so it has to be found.
-            match self.roll(self.log_end, now_ms).and_then(|()| self.active().create_file()) {
+            match self.roll(self.end_of_batches(), now_ms).and_then(|()| self.active().create_file()) {
                 Err(error) if error.is_exhausted() => count -= 1,
                 other => other?,
             }

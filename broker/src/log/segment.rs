@@ -364,7 +364,7 @@ impl Segment {
     }
 
     /// Drops the batches from `position` on; `end_offset` is the first offset that goes.
-    pub fn truncate(&mut self, position: u64, end_offset: i64) -> Result<(), LogError> {
+    pub fn truncate(&mut self, position: u64, end_offset: i64) -> Result<i64, LogError> {
         let path = self.path(LOG);
         disk::set_length(&*self.file()?, &path, position)?;
         self.size_bytes = position;
@@ -375,7 +375,7 @@ impl Segment {
         let path = self.path(TRANSACTION_INDEX);
         self.transactions.truncate_to(&path, common::ids::Offset(end_offset))?;
         self.first_timestamp_ms = None;
-        self.resume().map(|_| ())
+        self.resume()
     }
 
     /// Empties the indexes, before they are built anew from the batches.

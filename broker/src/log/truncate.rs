@@ -46,11 +46,12 @@ impl Log {
         }
         let last = self.segments.len() - 1;
         let mut end = target;
+        let batches_end;
         if let Some(place) = self.segments[last].holding(target)? {
             end = place.first_offset.min(target);
-            self.segments[last].truncate(place.position, end)?;
+            batches_end = self.segments[last].truncate(place.position, end)?;
         } else {
-            self.segments[last].resume()?;
+            batches_end = self.segments[last].resume()?;
         }
         self.truncations += 1;
         self.directory_changed = true;
@@ -60,6 +61,7 @@ impl Log {
             return self.start_over(target.min(self.log_start));
         }
         self.log_end = end;
+        self.gap_start = Some(batches_end).filter(|batches_end| *batches_end < end);
         self.recovery_point = self.recovery_point.min(end);
         self.cleaned_to = self.cleaned_to.map(|offset| offset.min(end));
         self.epochs.truncate_from_end(Offset(end));
@@ -85,6 +87,7 @@ impl Log {
         self.segments.push(segment);
         self.log_start = start;
         self.log_end = start;
+        self.gap_start = None;
         self.recovery_point = start;
         self.truncations += 1;
         self.directory_changed = true;
