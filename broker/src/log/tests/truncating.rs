@@ -1,7 +1,7 @@
 use common::ids::{LeaderEpoch, Offset};
 
 use super::support::*;
-use crate::log::AppendOrigin;
+use crate::log::{AppendOrigin, LogConfig};
 
 #[test]
 fn truncation_takes_batches_epochs_and_producers() {
@@ -72,4 +72,20 @@ fn a_raised_start_inside_a_batch_survives_truncation() {
     // The batch 3..=5 went, so nothing is left.
     assert!(test.log.is_empty());
     assert_eq!(test.log.log_end_offset(), Offset(4));
+}
+
+/// The log end is kept where the cut went into a gap, and a crash finds no hole behind it.
+#[test]
+fn what_follows_a_cut_into_a_gap_survives_a_crash() {
+    let mut test = TestLog::new(LogConfig { segment_bytes: 400, ..config() });
+    for base_offset in [0, 2, 20] {
+        test.log.append_as_follower(&copied(base_offset, 1, 2), NOW).unwrap();
+    }
+    assert!(test.log.truncate_to(Offset(10)).unwrap());
+    assert_eq!(test.log.log_end_offset(), Offset(10));
+    // Too large for what is left of the segment.
+    test.append(plain(8, 7), AppendOrigin::Client, 1).unwrap();
+    test.crash();
+    assert_eq!(test.log.log_end_offset(), Offset(18));
+    assert_eq!(test.batches(1 << 20), [(0, 1), (2, 3), (10, 17)]);
 }
