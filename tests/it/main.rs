@@ -10,5 +10,6 @@ mod mirror;
 mod operation;
 mod quorum;
 mod replication;
+mod simulation;
 mod storage;
 mod support;

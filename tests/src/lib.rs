@@ -15,3 +15,4 @@ pub mod process;
 pub mod proxy;
 pub mod raw;
 pub mod segments;
+pub mod simulation;

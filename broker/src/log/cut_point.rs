@@ -9,29 +9,44 @@ use super::producer_snapshot;
 use super::producer_state::{ProducerBatch, ProducerState};
 use super::scanner::SWEEP_BYTES;
 
+/// PURE. `open_below` tells for an offset where a cut at it would really cut (a batch goes whole), and
+/// the first offset of the oldest transaction that would be open then.
+pub fn decided_cut<E>(
+    at_most: Offset,
+    log_start: Offset,
+    log_end: Offset,
+    open_below: impl Fn(Offset) -> Result<(Offset, Option<Offset>), E>,
+) -> Result<Offset, E> {
+    let mut cut = at_most.min(log_end);
+    while cut > log_start {
+        let (real, first_open) = open_below(cut)?;
+        cut = real;
+        match first_open {
+            Some(first) if first < cut => cut = first,
+            _ => break,
+        }
+    }
+    // At the log start nothing is left, so nothing is open.
+    Ok(cut.max(log_start).min(at_most))
+}
+
 impl Log {
     /// The highest offset at or below `at_most` at which no transaction is open. Cutting at the last
     /// stable offset can take a marker that stood above it and so reopen an older transaction;
     /// hence again, until it stays.
     pub fn decided_cut_point(&self, at_most: Offset) -> Result<Offset, LogError> {
-        let mut cut = at_most.0.min(self.log_end);
-        while cut > self.log_start {
+        let (start, end) = (Offset(self.log_start), Offset(self.log_end));
+        decided_cut(at_most, start, end, |cut| {
             // A cut inside a batch takes all of it.
-            if let Some(place) = self.holding(self.segment_for(cut), cut)? {
-                cut = place.first_offset.min(cut);
-            }
-            let first_open = if cut == self.log_end {
+            let place = self.holding(self.segment_for(cut.0), cut.0)?;
+            let cut = place.map_or(cut, |place| Offset(place.first_offset).min(cut));
+            let first_open = if cut == end {
                 self.producers.first_open_offset()
             } else {
-                self.producer_state_at(cut)?.first_open_offset()
+                self.producer_state_at(cut.0)?.first_open_offset()
             };
-            match first_open {
-                Some(first) if first.0 < cut => cut = first.0,
-                _ => break,
-            }
-        }
-        // At the log start nothing is left, so nothing is open.
-        Ok(Offset(cut.max(self.log_start)).min(at_most))
+            Ok((cut, first_open))
+        })
     }
 
     /// The state of producers as of `end`: the newest snapshot at or below, and the batches since.

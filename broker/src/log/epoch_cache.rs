@@ -15,14 +15,14 @@ pub(crate) const EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 
 /// Epochs and start offsets, both strictly ascending.
 #[derive(Debug, Default)]
-pub(crate) struct EpochCache {
+pub struct EpochCache {
     entries: Vec<(LeaderEpoch, Offset)>,
     dirty: bool,
 }
 
 impl EpochCache {
     /// None: there is no file.
-    pub fn load(log_directory: &Path) -> Result<Option<EpochCache>, LogError> {
+    pub(crate) fn load(log_directory: &Path) -> Result<Option<EpochCache>, LogError> {
         let path = log_directory.join(EPOCH_CHECKPOINT);
         let Some(text) = read_text(&path)? else { return Ok(None) };
         let mut cache = EpochCache::default();
@@ -42,7 +42,7 @@ impl EpochCache {
     }
 
     /// Writes the file if anything changed since.
-    pub fn save(&mut self, log_directory: &Path, durability: Durability) -> Result<(), LogError> {
+    pub(crate) fn save(&mut self, log_directory: &Path, durability: Durability) -> Result<(), LogError> {
         if !self.dirty {
             return Ok(());
         }

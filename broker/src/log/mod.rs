@@ -58,11 +58,15 @@ pub(crate) use compression::decompressor;
 pub use append::{AppendInfo, AppendOrigin, LeaderAppend};
 pub use cleaner::{CleanerMetrics, CleanerSettings, LogCleaner};
 pub use config::{LogConfig, TimestampType};
+pub use cut_point::decided_cut;
 pub use directory::{LogDirectory, LogDirectoryFailure};
+pub use epoch_cache::EpochCache;
 pub use error::{AppendError, LogError, ReadError, RecordError};
 pub use log::{Log, OpenState};
 pub use manager::{FoundLog, LogManager, LogManagerConfig, LogPlacement, PendingCut};
-pub use producer_state::ActiveProducer;
+pub use producer_state::{
+    ActiveProducer, BatchContent, ProducerBatch, ProducerEntry, ProducerState, RememberedBatch,
+};
 pub use read::LogSlice;
 pub use recovery::{CorruptSegment, RecoveryReport};
 pub use shared_log::SharedLog;

@@ -16,7 +16,7 @@ const NO_COORDINATOR_EPOCH: i32 = -1;
 
 /// A batch as far as its producer is concerned.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ProducerBatch {
+pub struct ProducerBatch {
     pub producer_id: ProducerId,
     pub producer_epoch: ProducerEpoch,
     pub base_sequence: i32,
@@ -28,7 +28,7 @@ pub(crate) struct ProducerBatch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BatchContent {
+pub enum BatchContent {
     Data,
     /// The end of a transaction.
     Marker {
@@ -60,7 +60,7 @@ impl ProducerBatch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RememberedBatch {
+pub struct RememberedBatch {
     pub last_sequence: i32,
     pub last_offset: Offset,
     pub offset_delta: i32,
@@ -82,7 +82,7 @@ impl RememberedBatch {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProducerEntry {
+pub struct ProducerEntry {
     pub producer_epoch: ProducerEpoch,
     pub coordinator_epoch: i32,
     pub last_timestamp_ms: i64,
@@ -149,7 +149,7 @@ struct CompletedTransaction {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProducerState {
+pub struct ProducerState {
     producers: HashMap<ProducerId, ProducerEntry>,
     /// Open transactions by first offset.
     open: BTreeMap<Offset, ProducerId>,
@@ -318,7 +318,7 @@ impl ProducerState {
         self.producers.iter().map(|(producer_id, entry)| (*producer_id, entry))
     }
 
-    pub fn last_records(&self) -> HashMap<ProducerId, LastRecord> {
+    pub(crate) fn last_records(&self) -> HashMap<ProducerId, LastRecord> {
         self.entries()
             .map(|(producer_id, entry)| {
                 let data_offset = entry.last_batch().map(|batch| batch.last_offset);

@@ -114,12 +114,14 @@ impl Log {
     }
 
     /// Forgets epochs that began at the log end and brought no batch: on a mirror the batches to come
-    /// bring their own, which may be lower (decision 8).
-    pub fn forget_empty_epochs(&mut self) -> Result<(), LogError> {
+    /// bring their own, which may be lower (decision 8). Returns whether there was one.
+    pub fn forget_empty_epochs(&mut self) -> Result<bool, LogError> {
         self.check_online()?;
+        let before = self.epochs.latest();
         self.epochs.truncate_from_end(Offset(self.log_end));
         let saved = self.epochs.save(&self.directory, Durability::Process);
-        self.failing(saved)
+        self.failing(saved)?;
+        Ok(self.epochs.latest() != before)
     }
 
     pub(super) fn drop_snapshots_above(&mut self, end: i64) -> Result<(), LogError> {

@@ -4,6 +4,7 @@
 //! owns all machines; it turns changes of the image and answers of the outside into events, and hands
 //! their effects to those who carry them out. An idle partition costs nothing here.
 
+pub mod conditions;
 mod effects;
 mod mirrors;
 mod proposals;
@@ -323,14 +324,8 @@ impl ManagerTask {
         }
     }
 
-    /// Effects run only unfenced and from an image at or past the broker's own registration (decision
-    /// 16): an older image may show a leadership that has ended long ago.
     fn may_act(&self, image: &MetadataImage) -> bool {
-        let own_epoch = self.deps.metadata.own_broker_epoch();
-        image
-            .brokers
-            .get(&self.config.broker)
-            .is_some_and(|broker| !broker.fenced && Some(broker.broker_epoch) == own_epoch)
+        conditions::may_act(image, self.config.broker, self.deps.metadata.own_broker_epoch())
     }
 
     fn take_metadata(&mut self) {

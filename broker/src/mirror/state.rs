@@ -186,6 +186,11 @@ impl MirrorPartition {
         }
     }
 
+    /// Of the question whose answer is waited for.
+    pub fn current_token(&self) -> Token {
+        self.token()
+    }
+
     fn token(&self) -> Token {
         Token { leadership: self.leadership, association: self.facts.association, step: self.step }
     }

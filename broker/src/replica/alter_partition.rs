@@ -12,7 +12,7 @@ use super::manager::IsrAnswer;
 use super::state::IsrOutcome;
 
 #[derive(Debug, Default)]
-pub(super) struct IsrQueue {
+pub struct IsrQueue {
     state: Mutex<QueueState>,
 }
 
@@ -26,7 +26,7 @@ struct QueueState {
 
 impl IsrQueue {
     /// Queues a proposal; returns the batch to send now, if none is in flight.
-    pub(super) fn push(&self, item: IsrProposalItem) -> Option<Vec<IsrProposalItem>> {
+    pub fn push(&self, item: IsrProposalItem) -> Option<Vec<IsrProposalItem>> {
         let mut state = self.state.lock();
         state.waiting.insert(item.id, item);
         state.next_batch()
@@ -34,7 +34,7 @@ impl IsrQueue {
 
     /// Ends the batch in flight and returns it. Unanswered, its proposals are sent again, unless a newer
     /// one of the same partition waits.
-    pub(super) fn answered(&self, answered: bool) -> Vec<IsrProposalItem> {
+    pub fn answered(&self, answered: bool) -> Vec<IsrProposalItem> {
         let mut state = self.state.lock();
         let finished = state.in_flight.take().unwrap_or_default();
         if !answered {
@@ -46,20 +46,24 @@ impl IsrQueue {
     }
 
     /// A proposal is to be sent again.
-    pub(super) fn again(&self, item: IsrProposalItem) {
+    pub fn again(&self, item: IsrProposalItem) {
         self.state.lock().later.insert(item.id, item);
     }
 
     /// Called every second or so.
-    pub(super) fn tick(&self) -> Option<Vec<IsrProposalItem>> {
+    pub fn tick(&self) -> Option<Vec<IsrProposalItem>> {
         let mut state = self.state.lock();
         for (id, item) in std::mem::take(&mut state.later) {
-            state.waiting.entry(id).or_insert(item);
+            // What waits may be older: it went here itself while the one made after it was in flight.
+            let waits = state.waiting.get(&id);
+            if waits.is_none_or(|waits| epochs(waits) < epochs(&item)) {
+                state.waiting.insert(id, item);
+            }
         }
         state.next_batch()
     }
 
-    pub(super) fn next_batch(&self) -> Option<Vec<IsrProposalItem>> {
+    pub fn next_batch(&self) -> Option<Vec<IsrProposalItem>> {
         self.state.lock().next_batch()
     }
 }
@@ -75,8 +79,12 @@ impl QueueState {
     }
 }
 
+fn epochs(item: &IsrProposalItem) -> (LeaderEpoch, PartitionEpoch) {
+    (item.leader_epoch, item.partition_epoch)
+}
+
 /// What an answer means; `None`: the controller could not look at it, send it again.
-pub(super) fn isr_outcome(answer: IsrAnswer) -> Option<IsrOutcome> {
+pub fn isr_outcome(answer: IsrAnswer) -> Option<IsrOutcome> {
     match answer.error {
         ErrorCode::None => Some(IsrOutcome::Committed {
             isr: answer.isr,
@@ -120,6 +128,18 @@ mod tests {
         assert_eq!(queue.next_batch(), None);
         assert_eq!(queue.answered(true), vec![item(0, 1)]);
         assert_eq!(queue.next_batch(), Some(vec![item(1, 1), item(2, 1)]));
+    }
+
+    #[test]
+    fn of_two_unanswered_proposals_the_newer_is_kept() {
+        let queue = IsrQueue::default();
+        queue.push(item(0, 7));
+        queue.answered(false);
+        assert_eq!(queue.push(item(0, 8)), Some(vec![item(0, 8)]));
+        // While 8 is in flight, 7 comes to wait again.
+        assert_eq!(queue.tick(), None);
+        queue.answered(false);
+        assert_eq!(queue.tick(), Some(vec![item(0, 8)]));
     }
 
     #[test]

@@ -221,7 +221,20 @@ impl ReplicaManager {
             let directory = inner.log.directory().id();
             let Some(plan) = cut::plan(cuts, applied, self.broker_id(), directory) else { continue };
             partition.apply(&mut inner, ReplicaEvent::Suspended);
-            match plan.truncate_to {
+            let mut truncate_to = plan.truncate_to;
+            if plan.keeps_tail && cut::stopping_cut_stands(&replica.topic, replica.id.partition) {
+                // The tail stays as far as every transaction in it is decided.
+                let log = inner.log.read();
+                match log.decided_cut_point(log.log_end_offset()) {
+                    Ok(decided) => truncate_to = Some(truncate_to.map_or(decided, |to| to.min(decided))),
+                    Err(error) => {
+                        drop(log);
+                        partition.fail_storage(&mut inner, &error);
+                        continue;
+                    }
+                }
+            }
+            match truncate_to {
                 Some(offset) => {
                     info!(%partition, %offset, cut = %plan.note,
                         log_end_offset = %inner.state.log_end_offset(), "applies a cut");

@@ -1,6 +1,7 @@
 //! PURE. Which of a partition's cuts a replica still has to apply (decision 10d).
 
 use common::ids::*;
+use common::metadata::image::TopicImage;
 use common::metadata::record::Cut;
 
 /// What a replica does before it fetches or leads under an epoch.
@@ -8,6 +9,8 @@ use common::metadata::record::Cut;
 pub struct CutPlan {
     /// The lowest offset of the cuts not yet applied; `None`: the log stays as it is.
     pub truncate_to: Option<Offset>,
+    /// A LOSS cut named this replica: beyond what `truncate_to` says its tail stays.
+    pub keeps_tail: bool,
     /// To be noted once the truncation is durable.
     pub note: CutId,
 }
@@ -27,7 +30,17 @@ pub fn plan(
     let keeps_tail =
         |cut: &Cut| cut.leader_keeps_tail && cut.broker_id == broker_id && cut.directory == directory;
     let truncate_to = unapplied().filter(|cut| !keeps_tail(cut)).map(|cut| cut.offset).min();
-    Some(CutPlan { truncate_to, note })
+    let keeps_tail = unapplied().any(keeps_tail);
+    Some(CutPlan { truncate_to, keeps_tail, note })
+}
+
+/// A copy that has made its STOPPING cut and is not released. No second one comes after an unclean
+/// election, so its LOSS cut takes what was left undecided, too (decision 10, LOSS with the suffix).
+pub fn stopping_cut_stands(topic: &TopicImage, partition: i32) -> bool {
+    let of_partition = usize::try_from(partition).ok().and_then(|index| topic.partitions.get(index));
+    topic.mirror.as_ref().is_some_and(|mirror| mirror.removed)
+        && !topic.is_writable(partition)
+        && of_partition.is_some_and(|partition| partition.mirror.stopping_cut.is_some())
 }
 
 #[cfg(test)]
@@ -83,9 +96,10 @@ mod tests {
         let cuts = [cut(30, 80, true)];
         assert_eq!(planned(&cuts, None), Some((None, 30)));
         let elsewhere = plan(&cuts, None, BrokerId(1), OTHER_DIRECTORY);
-        assert_eq!(elsewhere, Some(CutPlan { truncate_to: Some(Offset(80)), note: CutId(30) }));
+        let truncates = Some(CutPlan { truncate_to: Some(Offset(80)), keeps_tail: false, note: CutId(30) });
+        assert_eq!(elsewhere, truncates);
         let another_broker = plan(&cuts, None, BrokerId(2), DIRECTORY);
-        assert_eq!(another_broker, Some(CutPlan { truncate_to: Some(Offset(80)), note: CutId(30) }));
+        assert_eq!(another_broker, truncates);
     }
 
     #[test]

@@ -137,8 +137,10 @@ impl Partition {
         };
         let target = truncation_offset(diverging, own_end, local);
         if target >= local.log_end_offset {
-            // Nothing to cut: the leader's view and ours disagree in a way a fetch cannot mend at once.
-            return Ok(Progress::Pause);
+            // No record to cut. What differs may be an epoch in which we led and wrote nothing: it stands at
+            // our end, and the leader has never heard of it.
+            let forgotten = inner.log.write().forget_empty_epochs()?;
+            return Ok(if forgotten { Progress::Continue } else { Progress::Pause });
         }
         info!(partition = %self, ?diverging, log_end_offset = %local.log_end_offset, %target,
             high_watermark = %local.high_watermark, "log diverges from the leader's: truncates");

@@ -15,6 +15,7 @@ pub mod follower;
 pub mod manager;
 pub mod mirrored;
 pub mod partition;
+pub mod position;
 pub mod purgatory;
 pub mod read;
 mod read_replica;

@@ -255,8 +255,21 @@ impl Partition {
     }
 
     fn propose_loss_cut(&self, inner: &Inner, leader_epoch: LeaderEpoch, offset: Offset) {
+        let image = self.context.image.load();
+        let topic = image.topic_by_id(self.id.topic_id);
+        let (decided, highest_batch_epoch) = {
+            let log = inner.log.read();
+            let decided = topic
+                .filter(|topic| super::cut::stopping_cut_stands(topic, self.id.partition))
+                .map(|_| log.decided_cut_point(log.log_end_offset()));
+            (decided.transpose(), log.latest_epoch().unwrap_or(LeaderEpoch::UNKNOWN))
+        };
+        let offset = match decided {
+            Ok(decided) => decided.map_or(offset, |decided| decided.min(offset)),
+            // Proposed again with the next tick, should the log be readable then.
+            Err(error) => return error!(partition = %self, %error, "cannot tell what is decided in the log"),
+        };
         info!(partition = %self, %leader_epoch, %offset, "elected uncleanly: proposes a LOSS cut");
-        let highest_batch_epoch = inner.log.read().latest_epoch().unwrap_or(LeaderEpoch::UNKNOWN);
         self.context.deps.propose_loss_cut(LossCut {
             id: self.id,
             leader_epoch,
@@ -294,16 +307,7 @@ impl Partition {
         if inner.offline {
             return Err(PartitionError::Offline);
         }
-        let current = inner.state.leader_epoch();
-        if let Some(asked) = expected {
-            if asked < current {
-                return Err(PartitionError::FencedLeaderEpoch { asked, current });
-            }
-            if asked > current {
-                return Err(PartitionError::UnknownLeaderEpoch { asked, current });
-            }
-        }
-        Ok(())
+        inner.state.check_epoch(expected)
     }
 
     /// Disk errors end this replica's service, and that of its directory: what is on disk is not known any

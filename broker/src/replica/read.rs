@@ -4,6 +4,7 @@ use common::ids::*;
 
 use super::error::{PartitionError, ReadFailure};
 use super::partition::{Inner, Partition};
+use super::position::{FollowerPosition, PositionQuestion, follower_position};
 use super::read_replica::nearest;
 use super::state::{FollowerFetch, LeaderState, ReplicaEvent};
 use crate::fetcher::fetch_state::DivergingEpoch;
@@ -160,28 +161,26 @@ impl Partition {
         {
             let log = inner.log.read();
             let (start, end) = (log.log_start_offset(), log.log_end_offset());
-            let out_of_range = ReadFailure::OutOfRange {
-                offset: request.fetch_offset,
+            let question = PositionQuestion {
+                fetch_offset: request.fetch_offset,
+                last_fetched_epoch,
                 log_start_offset: start,
                 log_end_offset: end,
             };
-            // Before the epochs are compared: below the log start nothing can be said about them.
-            if request.fetch_offset < start {
-                return Err(out_of_range);
-            }
-            if let Some(last_fetched) = last_fetched_epoch {
-                let known = if inner.mirroring {
-                    Some(log.mirrored_end_offset_for_epoch(last_fetched))
-                } else {
-                    log.end_offset_for_epoch(last_fetched)
-                };
-                let Some((epoch, end_offset)) = known else { return Err(out_of_range) };
-                if epoch < last_fetched || end_offset < request.fetch_offset {
-                    return Ok(Some(DivergingEpoch { epoch, end_offset }));
+            let position = follower_position(question, |epoch| match inner.mirroring {
+                true => Some(log.mirrored_end_offset_for_epoch(epoch)),
+                false => log.end_offset_for_epoch(epoch),
+            });
+            match position {
+                FollowerPosition::Prefix => {}
+                FollowerPosition::Diverges(diverging) => return Ok(Some(diverging)),
+                FollowerPosition::OutOfRange => {
+                    return Err(ReadFailure::OutOfRange {
+                        offset: request.fetch_offset,
+                        log_start_offset: start,
+                        log_end_offset: end,
+                    });
                 }
-            }
-            if request.fetch_offset > end {
-                return Err(out_of_range);
             }
         }
         let low_before = inner.state.leader().map(|leader| leader.low_watermark(log_start_offset));

@@ -10,6 +10,8 @@ mod tests;
 
 use common::ids::*;
 
+use super::error::PartitionError;
+
 pub use event::{Assignment, Ignored, IsrOutcome, ReplicaEffect, ReplicaEvent};
 pub use leader::{FollowerFetch, IsrMember, IsrProposal, LeaderState};
 
@@ -87,6 +89,22 @@ impl ReplicaState {
     /// Leads, and may append and serve.
     pub fn is_serving(&self) -> bool {
         self.leader().is_some_and(|leader| !leader.is_recovering())
+    }
+
+    /// Exactly the epoch that the asker knows, if it names one (KIP-320).
+    pub fn check_epoch(&self, expected: Option<LeaderEpoch>) -> Result<(), PartitionError> {
+        let current = self.leader_epoch;
+        match expected {
+            Some(asked) if asked < current => Err(PartitionError::FencedLeaderEpoch { asked, current }),
+            Some(asked) if asked > current => Err(PartitionError::UnknownLeaderEpoch { asked, current }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leads and serves, under exactly that epoch.
+    pub fn check_leader(&self, expected: Option<LeaderEpoch>) -> Result<(), PartitionError> {
+        self.check_epoch(expected)?;
+        if self.is_serving() { Ok(()) } else { Err(PartitionError::NotLeader) }
     }
 
     pub fn leader_epoch(&self) -> LeaderEpoch {

@@ -69,5 +69,7 @@ structure! {
         /// Tells an offset of 0 from nothing recorded.
         3 => recorded: bool,
         4 => error_message: Option<StrBytes>,
+        /// Of the partition, as the answerer's controllers have it; -1: not told.
+        5 => leader_epoch: i32 = -1,
     }
 }

@@ -35,7 +35,8 @@ pub enum Outcome {
 
 pub fn interpret(answer: &PartitionData, asked: Offset) -> Outcome {
     if answer.error_code != 0 {
-        return on_error(answer);
+        let told = answer.current_leader.leader_epoch;
+        return refused(answer.error_code, (told >= 0).then_some(LeaderEpoch(told)));
     }
     let source = SourceEnds {
         log_start: Offset(answer.log_start_offset.max(0)),
@@ -85,12 +86,11 @@ fn whole_batches(records: &[u8], asked: Offset) -> Result<(usize, Offset), Failu
     Ok((length, next))
 }
 
-fn on_error(answer: &PartitionData) -> Outcome {
-    let told_epoch =
-        (answer.current_leader.leader_epoch >= 0).then_some(LeaderEpoch(answer.current_leader.leader_epoch));
+/// What an error means; `told_epoch`: of the leader that the answer names beside it.
+pub fn refused(error_code: i16, told_epoch: Option<LeaderEpoch>) -> Outcome {
     let moved = |epoch| Outcome::Stop(FetchStop::SourceMoved { epoch });
     let failed = |kind, what: &str| Outcome::Stop(FetchStop::Failed(FailureReason::new(kind, what)));
-    match ErrorCode::from_code(answer.error_code) {
+    match ErrorCode::from_code(error_code) {
         // The source is ahead of what we know: its epoch is adopted, from the answer or from Metadata.
         Some(ErrorCode::FencedLeaderEpoch | ErrorCode::NotLeaderOrFollower) => moved(told_epoch),
         // The source is behind what we know; an epoch never falls.

@@ -16,6 +16,7 @@ use crate::mirror::state::{
     StoreError, Token,
 };
 
+use super::conditions::{high_watermark_at_end, replicas_aligned};
 use super::proposals::{self, Proposal};
 use super::{ManagerTask, Message};
 
@@ -105,7 +106,7 @@ impl ManagerTask {
             }
             MirrorEffect::AwaitHighWatermark { token } => self.watch(id, token, |partition, token| {
                 let status = partition.status();
-                if !status.is_leader || status.high_watermark < status.log_end_offset {
+                if !high_watermark_at_end(&status) {
                     return None;
                 }
                 // A log that cannot be read keeps the partition waiting: its directory is failing.
@@ -113,13 +114,11 @@ impl ManagerTask {
                 let highest_batch_epoch = status.latest_batch_epoch;
                 Some(MirrorEvent::HighWatermarkAtEnd { token, cut_point, highest_batch_epoch })
             }),
-            MirrorEffect::AwaitReplicas { token, epoch, high_watermark_at_end } => {
+            MirrorEffect::AwaitReplicas { token, epoch, high_watermark_at_end: at_end } => {
                 self.watch(id, token, move |partition, token| {
                     let status = partition.status();
-                    let aligned = status.is_leader
-                        && status.leader_epoch >= epoch
-                        && partition.fetched_under_epoch(epoch)
-                        && (!high_watermark_at_end || status.high_watermark >= status.log_end_offset);
+                    let fetched = partition.fetched_under_epoch(epoch);
+                    let aligned = replicas_aligned(&status, epoch, fetched, at_end);
                     aligned.then_some(MirrorEvent::ReplicasAligned { token, log_end: status.log_end_offset })
                 });
             }

@@ -157,7 +157,7 @@ async fn with_positions(client: &SourceClient, pending: Vec<Pending>, answers: &
     let recorded = position::ask(client, &asked).await;
     let mut known = Vec::with_capacity(pending.len());
     for (mut pending, recorded) in pending.into_iter().zip(recorded) {
-        match recorded {
+        match recorded.and_then(|recorded| recorded.fits(pending.leader.epoch).map(|()| recorded)) {
             Ok(recorded) => {
                 pending.recorded = Some(recorded);
                 known.push(pending);

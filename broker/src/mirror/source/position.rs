@@ -20,6 +20,22 @@ pub struct Recorded {
     pub last_mirrored: LastMirrored,
     pub cuts: SourceCuts,
     pub checked_own_cut: Option<CutId>,
+    /// The partition's, as the source's controllers have it; `UNKNOWN`: not told.
+    pub leader_epoch: LeaderEpoch,
+}
+
+impl Recorded {
+    /// What the controllers tell and what a leader tells are looked at together: a leader that has been
+    /// deposed since, or leads an earlier topic with the same id, must not be asked.
+    pub fn fits(&self, leader: LeaderEpoch) -> Result<(), SourceFailure> {
+        if self.leader_epoch <= leader {
+            return Ok(());
+        }
+        Err(SourceFailure::CouldNotAsk(format!(
+            "its metadata tells leader epoch {leader}, its controllers {}",
+            self.leader_epoch
+        )))
+    }
 }
 
 /// A partition to ask about, and the newest of the source's cut ids seen so far.
@@ -79,6 +95,7 @@ pub fn interpret(answer: &OffsetResponsePartition) -> Result<Recorded, SourceFai
             lowest_since: not_negative(answer.lowest_cut_offset).map(Offset),
         },
         checked_own_cut: not_negative(answer.checked_cut_id).map(CutId),
+        leader_epoch: LeaderEpoch(answer.leader_epoch),
     })
 }
 
@@ -163,6 +180,16 @@ mod tests {
             assert_ne!(meaning, Ok(LastMirrored::Nothing), "{}", code.name());
             assert!(!matches!(meaning, Ok(LastMirrored::Recorded(_))), "{}", code.name());
         }
+    }
+
+    #[test]
+    fn a_leader_older_than_the_controllers_answer_is_not_asked() {
+        let told = OffsetResponsePartition { leader_epoch: 7, ..answer(ErrorCode::None, 60, true) };
+        let recorded = interpret(&told).unwrap();
+        assert!(matches!(recorded.fits(LeaderEpoch(6)), Err(SourceFailure::CouldNotAsk(_))));
+        assert_eq!(recorded.fits(LeaderEpoch(7)), Ok(()));
+        let not_told = interpret(&answer(ErrorCode::None, 60, true)).unwrap();
+        assert_eq!(not_told.fits(LeaderEpoch(0)), Ok(()));
     }
 
     /// Interleaving 26: the cuts are told even where the topic is read-only.

@@ -1,5 +1,6 @@
 //! The image went on, or time did.
 
+use common::ids::LeaderEpoch;
 use common::mirror_state::MirrorState;
 
 use super::effect::MirrorEffect;
@@ -23,6 +24,9 @@ impl MirrorPartition {
             self.attempt = 0;
             self.doubted_epoch = None;
             if self.facts.association != before.association {
+                // It may be with another source, whose epochs say nothing about the earlier one's.
+                self.tracked_epoch = LeaderEpoch::UNKNOWN;
+                self.bounds_wanted = false;
                 // What was shown is of the earlier one; of this one nothing is recorded yet.
                 self.show(MirrorState::Unknown, String::new(), at, out);
             }

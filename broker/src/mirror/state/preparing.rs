@@ -45,10 +45,11 @@ pub(super) fn decide_cut(position: &SourcePosition, local_end: Offset, facts: &M
 }
 
 /// The recorded offset, lowered to each cut made here that the source's association had not checked;
-/// a topic created since counts as a cut at 0 (decision 12).
+/// a topic created since counts as a cut at 0 (decision 12). Where the id is not known, because the source's
+/// `__mirror_state` was lost, it may have been created since.
 fn lowered(offset: Offset, checked_own_cut: Option<CutId>, facts: &MirrorFacts) -> Offset {
     let checked = checked_own_cut.map_or(-1, |id| id.0);
-    if checked_own_cut.is_some() && facts.created_at.0 > checked {
+    if facts.created_at.0 > checked {
         return Offset::ZERO;
     }
     facts.cut_log.iter().filter(|(id, _)| id.0 > checked).map(|(_, cut)| *cut).fold(offset, Offset::min)

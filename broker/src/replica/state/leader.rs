@@ -80,6 +80,8 @@ pub struct LeaderState {
     followers: BTreeMap<BrokerId, FollowerProgress>,
     /// One proposal at a time; its members count for the high watermark until its fate is known.
     pending: Option<IsrProposal>,
+    /// It was answered from a newer registration, which has not come yet: perhaps it was never committed.
+    superseded: bool,
 }
 
 impl LeaderState {
@@ -96,6 +98,7 @@ impl LeaderState {
             recovering: assignment.recovering,
             followers: BTreeMap::new(),
             pending: None,
+            superseded: false,
         };
         for replica in assignment.replicas.iter().filter(|replica| **replica != local) {
             // A member gets the whole lag time to show itself; another has never been caught up.
@@ -281,6 +284,7 @@ impl ReplicaState {
         let proposal =
             IsrProposal { leader_epoch: self.leader_epoch, partition_epoch: self.partition_epoch, new_isr };
         leader.pending = Some(proposal.clone());
+        leader.superseded = false;
         effects.push(ReplicaEffect::ProposeIsr(proposal));
     }
 
@@ -295,6 +299,12 @@ impl ReplicaState {
             // The proposal, or its answer, may have been lost; asking again is harmless.
             let offset = self.high_watermark;
             return vec![ReplicaEffect::ProposeLossCut { leader_epoch: self.leader_epoch, offset }];
+        }
+        if let Some(pending) = leader.pending.as_ref().filter(|_| leader.superseded) {
+            // A controller that lost its leadership may have answered from what never became true. The same
+            // proposal again is harmless: it is refused if anything newer is.
+            effects.push(ReplicaEffect::ProposeIsr(pending.clone()));
+            leader.superseded = false;
         }
         if leader.pending.is_none() {
             let lags = |member: &BrokerId| {
@@ -345,7 +355,10 @@ impl ReplicaState {
         }
         let mut effects = Vec::new();
         match outcome {
-            IsrOutcome::Superseded => return effects,
+            IsrOutcome::Superseded => {
+                leader.superseded = true;
+                return effects;
+            }
             IsrOutcome::Refused => leader.pending = None,
             IsrOutcome::Committed { isr, leader_epoch: committed_under, partition_epoch: epoch } => {
                 if committed_under != self.leader_epoch || epoch <= self.partition_epoch {

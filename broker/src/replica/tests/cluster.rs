@@ -377,6 +377,16 @@ pub fn mirrored(base_offset: i64, leader_epoch: i32, count: i32) -> Bytes {
     builder(count).base_offset(base_offset).leader_epoch(leader_epoch).build()
 }
 
+/// The same, within a transaction that is not decided.
+pub fn mirrored_in_transaction(base_offset: i64, leader_epoch: i32, count: i32) -> Bytes {
+    builder(count)
+        .base_offset(base_offset)
+        .leader_epoch(leader_epoch)
+        .producer(7, 0, 0)
+        .transactional()
+        .build()
+}
+
 /// All bytes of a replica's log.
 pub fn bytes_of(partition: &Partition) -> Vec<u8> {
     use std::os::unix::fs::FileExt;

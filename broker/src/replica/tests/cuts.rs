@@ -229,3 +229,27 @@ async fn counterexample_03_a_replica_reassigned_away_and_back_applies_the_cuts_i
     until(&third, "the leader's end", |status| status.log_end_offset == Offset(57)).await;
     assert_eq!(bytes_of(&third), bytes_of(&leader));
 }
+
+/// Decision 10, LOSS with the suffix: no second STOPPING cut takes an open transaction away, and its marker
+/// stays at the source.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_cut_of_a_stopping_copy_keeps_only_what_is_decided() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster.create_topic(1);
+    cluster.add_to_mirror();
+    let partition = cluster.partition(1, 0);
+    partition.append_mirrored(LeaderEpoch(0), &mirrored(0, 0, 3)).expect("mirrored");
+    partition.append_mirrored(LeaderEpoch(0), &mirrored_in_transaction(3, 0, 2)).expect("mirrored");
+    cluster.commit(vec![MetadataRecord::Config {
+        resource: common::metadata::record::ConfigResource {
+            resource_type: common::metadata::record::ConfigResourceType::Topic,
+            name: TOPIC.into(),
+        },
+        key: "mirror.name".to_owned(),
+        value: Some("m.removed".to_owned()),
+    }]);
+    cluster.commit(vec![cluster.cut(CutKind::Stopping, 1, 5, 1, false)]);
+    assert_eq!(partition.status().log_end_offset, Offset(5));
+    cluster.commit(vec![cluster.cut(CutKind::Loss, 1, 3, 2, true)]);
+    assert_eq!(partition.status().log_end_offset, Offset(3));
+}

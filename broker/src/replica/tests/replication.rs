@@ -168,3 +168,18 @@ async fn a_raise_is_fetched_under_without_waiting_for_a_long_poll() {
         assert!(started.elapsed().as_millis() < 4_000, "{:?}", started.elapsed());
     }
 }
+
+/// Its epoch stands at the end of its log without a batch, and the next leader has never heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_wrote_nothing_follows_the_next_one() {
+    let cluster = Cluster::start(2, 2).await;
+    cluster.create_topic(1);
+    cluster.produce_all(1, 1).await;
+    cluster.commit(vec![Cluster::elect(2)]);
+    let second = cluster.partition(2, 0);
+    until(&second, "it leads, and is followed", |_| second.fetched_under_epoch(LeaderEpoch(1))).await;
+    cluster.commit(vec![Cluster::elect(1)]);
+    let first = cluster.partition(1, 0);
+    until(&first, "it follows again", |_| first.fetched_under_epoch(LeaderEpoch(2))).await;
+    cluster.produce_all(1, 1).await;
+}

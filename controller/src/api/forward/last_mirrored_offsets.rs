@@ -8,7 +8,7 @@ use protocol::mirror::{LastMirroredOffsetsRequest, LastMirroredOffsetsResponse};
 
 use super::text;
 use crate::api::ApiContext;
-use crate::control::mirror::last_mirrored::{Asker, Question, last_mirrored_offset};
+use crate::control::mirror::last_mirrored::{Answer, Asker, Question, last_mirrored_offset};
 
 pub async fn handle(
     context: &ApiContext,
@@ -46,31 +46,37 @@ pub async fn handle(
                         last_seen_cut_id: asked.last_seen_cut_id,
                     };
                     let answer = last_mirrored_offset(&image, &asker, &question);
-                    let mut partition = OffsetResponsePartition {
-                        partition_index: asked.partition_index,
-                        newest_cut_id: answer.newest_cut_id.map_or(-1, |id| id.0),
-                        lowest_cut_offset: answer.lowest_cut_since.map_or(-1, |offset| offset.0),
-                        checked_cut_id: answer.checked_cut_id.unwrap_or(-1),
-                        ..Default::default()
-                    };
-                    match (answer.error, answer.offset) {
-                        (Some(error), _) => {
-                            partition.last_mirrored_offset = -1;
-                            partition.error_code = error.code.code();
-                            partition.error_message = Some(text(error.message));
-                        }
-                        (None, Some(offset)) => {
-                            partition.last_mirrored_offset = offset.0;
-                            partition.recorded = true;
-                        }
-                        // On the wire "nothing recorded" is 0 (decision 9).
-                        (None, None) => partition.last_mirrored_offset = 0,
-                    }
-                    partition
+                    partition_answer(asked.partition_index, answer)
                 })
                 .collect();
             answered
         })
         .collect();
     response
+}
+
+/// The answer for one partition, as it goes over the wire.
+pub fn partition_answer(partition_index: i32, answer: Answer) -> OffsetResponsePartition {
+    let mut partition = OffsetResponsePartition {
+        partition_index,
+        newest_cut_id: answer.newest_cut_id.map_or(-1, |id| id.0),
+        lowest_cut_offset: answer.lowest_cut_since.map_or(-1, |offset| offset.0),
+        checked_cut_id: answer.checked_cut_id.unwrap_or(-1),
+        leader_epoch: answer.leader_epoch.map_or(-1, |epoch| epoch.0),
+        ..Default::default()
+    };
+    match (answer.error, answer.offset) {
+        (Some(error), _) => {
+            partition.last_mirrored_offset = -1;
+            partition.error_code = error.code.code();
+            partition.error_message = Some(text(error.message));
+        }
+        (None, Some(offset)) => {
+            partition.last_mirrored_offset = offset.0;
+            partition.recorded = true;
+        }
+        // On the wire "nothing recorded" is 0 (decision 9).
+        (None, None) => partition.last_mirrored_offset = 0,
+    }
+    partition
 }

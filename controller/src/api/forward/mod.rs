@@ -11,7 +11,7 @@ mod describe_cluster;
 mod describe_mirrors;
 mod describe_quorum;
 mod elect_leaders;
-mod last_mirrored_offsets;
+pub mod last_mirrored_offsets;
 mod list_mirrors;
 mod mirror_states;
 mod mirror_topics;

@@ -37,6 +37,8 @@ pub struct Answer {
     pub lowest_cut_since: Option<Offset>,
     /// The newest of the asker's cut ids that the association had checked.
     pub checked_cut_id: Option<i64>,
+    /// What else the asker learns of the partition must not be older.
+    pub leader_epoch: Option<LeaderEpoch>,
     pub error: Option<ControlError>,
 }
 
@@ -68,9 +70,15 @@ pub fn last_mirrored_offset(image: &MetadataImage, asker: &Asker, question: &Que
     }
     let since =
         |id: CutId| partition.mirror.cuts.iter().filter(move |cut| cut.id > id).map(|cut| cut.offset).min();
+    // A topic that was made anew with its id counts as a cut at 0, so its creation is the oldest cut. Whoever
+    // has seen none yet knows nothing of an earlier topic either.
+    let created = CutId(topic.created_at.0);
+    let seen = CutId(question.last_seen_cut_id);
+    let recreated = seen.0 >= 0 && created > seen;
     let mut answer = Answer {
-        newest_cut_id: partition.mirror.cuts.iter().map(|cut| cut.id).max(),
-        lowest_cut_since: since(CutId(question.last_seen_cut_id)),
+        newest_cut_id: partition.mirror.cuts.iter().map(|cut| cut.id).max().max(Some(created)),
+        lowest_cut_since: if recreated { Some(Offset::ZERO) } else { since(seen) },
+        leader_epoch: Some(partition.registration.leader_epoch),
         ..Answer::default()
     };
     let source = match asker {

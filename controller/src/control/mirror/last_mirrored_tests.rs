@@ -55,6 +55,14 @@ fn ask(image: &MetadataImage, cluster: &str) -> Answer {
     last_mirrored_offset(image, &Asker::Cluster(cluster.to_owned()), &question())
 }
 
+/// Nothing recorded; the topic's creation is its oldest cut.
+fn nothing(image: &MetadataImage) -> Answer {
+    let created_at = image.topic("t").map(|topic| CutId(topic.created_at.0));
+    let partition = image.topic("t").and_then(|topic| topic.partitions.get(0));
+    let leader_epoch = partition.map(|partition| partition.registration.leader_epoch);
+    Answer { newest_cut_id: created_at, leader_epoch, ..Answer::default() }
+}
+
 fn error(answer: &Answer) -> Option<ErrorCode> {
     answer.error.as_ref().map(|error| error.code)
 }
@@ -62,7 +70,7 @@ fn error(answer: &Answer) -> Option<ErrorCode> {
 #[test]
 fn nothing_recorded_and_a_recorded_offset() {
     let mut image = image();
-    assert_eq!(ask(&image, "a"), Answer::default());
+    assert_eq!(ask(&image, "a"), nothing(&image));
     mirror_and_stop(&mut image, "from-a", "a", 0, 100);
     let answer = ask(&image, "a");
     assert_eq!((answer.offset, error(&answer)), (Some(Offset(100)), None));
@@ -173,7 +181,8 @@ fn a_partition_born_released_was_never_copied_from_its_sisters_source() {
         last_mirrored_offset(&image, &Asker::Cluster(cluster.to_owned()), &question)
     };
     assert_eq!(error(&ask("a")), Some(ErrorCode::ResourceNotFound));
-    assert_eq!(ask("c"), Answer::default(), "a cluster that has no part in it");
+    let other = ask("c");
+    assert_eq!((other.offset, error(&other)), (None, None), "a cluster that has no part in it");
 }
 
 #[test]
@@ -186,7 +195,7 @@ fn counterexample_27_released_uncut_is_not_nothing_recorded() {
     let answer = ask(&image, "a");
     assert_eq!(error(&answer), Some(ErrorCode::ResourceNotFound));
     assert!(!answer.error.as_ref().unwrap().code.retriable());
-    assert_eq!(ask(&image, "b"), Answer::default());
+    assert_eq!(ask(&image, "b"), nothing(&image));
 }
 
 #[test]
@@ -216,7 +225,7 @@ fn another_id_or_an_unknown_topic() {
         Some(ErrorCode::UnknownTopicOrPartition)
     );
     let zero = Question { topic_id: TopicId::ZERO, ..question() };
-    assert_eq!(last_mirrored_offset(&image, &asker, &zero), Answer::default());
+    assert_eq!(last_mirrored_offset(&image, &asker, &zero), nothing(&image));
 }
 
 #[test]
@@ -229,5 +238,14 @@ fn a_recreated_topic_starts_without_history() {
     again.leader_epoch = leader.next();
     again.partition_epoch = partition.next();
     add_topic(&mut image, "t", topic_id(1), vec![again]);
-    assert_eq!(ask(&image, "a"), Answer::default());
+    assert_eq!(ask(&image, "a"), nothing(&image));
+    // Whoever saw the earlier one learns that all of it is gone; a first question asks nothing of the past.
+    let since = |id: i64| {
+        let question = Question { last_seen_cut_id: id, ..question() };
+        last_mirrored_offset(&image, &Asker::Cluster("a".to_owned()), &question).lowest_cut_since
+    };
+    let created_at = image.topic("t").map_or(-1, |topic| topic.created_at.0);
+    assert_eq!(since(created_at - 2), Some(Offset(0)));
+    assert_eq!(since(created_at), None);
+    assert_eq!(since(-1), None);
 }

@@ -373,3 +373,19 @@ fn a_new_association_shows_nothing_of_the_earlier_one() {
     machine.facts(MirrorFacts { association: Association(60), ..added() });
     assert_eq!(machine.shown(), MirrorState::Unknown);
 }
+
+/// The next association may be with another source, whose epochs are counted anew.
+#[test]
+fn another_source_may_be_at_a_lower_epoch() {
+    let fetching =
+        |machine: &Machine| machine.wants(|effect| matches!(effect, MirrorEffect::StartFetcher { .. }));
+    let mut machine = Machine::lead(MirrorFacts { leader_epoch: LeaderEpoch(33), ..cut() });
+    machine.read(Some(record(MirrorState::Mirroring, 33)));
+    machine.checked(check(20, 100));
+    assert!(fetching(&machine));
+    let later = Association(ASSOCIATION.0 + 100);
+    machine.facts(MirrorFacts { association: later, leader_epoch: LeaderEpoch(34), ..cut() });
+    machine.read(Some(StateRecord { association: later, ..record(MirrorState::Mirroring, 34) }));
+    machine.checked(check(2, 100));
+    assert!(fetching(&machine), "{:?}", machine.effects);
+}

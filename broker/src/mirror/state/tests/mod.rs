@@ -15,6 +15,8 @@ use super::*;
 use crate::mirror::coordinator::record::{StateEpoch, StateRecord};
 
 pub(super) const ASSOCIATION: Association = Association(10);
+/// The topic's creation, its oldest cut.
+pub(super) const CREATED: CutId = CutId(3);
 pub(super) const PREPARING_CUT: CutFact =
     CutFact { id: CutId(20), offset: Offset(0), leader_epoch: LeaderEpoch(6) };
 pub(super) const STOPPING_CUT: CutFact =
@@ -102,7 +104,12 @@ pub(super) fn check(epoch: i32, local_end: i64) -> SourceCheck {
 }
 
 pub(super) fn position(last_mirrored: LastMirrored, log_end: i64) -> SourcePosition {
-    SourcePosition { log_end: Offset(log_end), last_mirrored, newest_cut: None, checked_own_cut: None }
+    SourcePosition {
+        log_end: Offset(log_end),
+        last_mirrored,
+        newest_cut: None,
+        checked_own_cut: Some(CREATED),
+    }
 }
 
 /// The machine with what it wanted last.

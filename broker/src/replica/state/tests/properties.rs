@@ -161,8 +161,9 @@ proptest! {
                 }
                 for effect in &effects {
                     if let ReplicaEffect::ProposeIsr(proposal) = effect {
-                        // One at a time, on the newest registration known, with the leader in it.
-                        prop_assert!(before.leader().is_none_or(|leader| leader.pending_isr().is_none()));
+                        // One at a time, or the same once more; on the newest registration known.
+                        let pending = before.leader().and_then(|leader| leader.pending_isr());
+                        prop_assert!(pending.is_none_or(|pending| pending == proposal));
                         prop_assert_eq!(proposal.partition_epoch, state.partition_epoch());
                         world.proposal = Some(proposal.clone());
                     }

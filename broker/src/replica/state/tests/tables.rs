@@ -77,6 +77,12 @@ fn a_proposed_member_counts_until_the_answer_is_known() {
     assert_eq!(state.apply(fetched(2, 5, 110, 4)), vec![]);
     // Superseded: it may have been committed, so it goes on counting, however long that takes.
     assert_eq!(state.apply(answered(5, 1, IsrOutcome::Superseded)), vec![]);
+    // A controller may have said so from a draft that never became true: asked again, once an answer.
+    let tick = || ReplicaEvent::LagCheck { now_ms: 5, active: Vec::new() };
+    let members = [(1, None), (2, Some(20)), (3, Some(30))];
+    assert_eq!(state.apply(tick()), vec![proposed(5, 1, &members)]);
+    assert_eq!(state.apply(tick()), vec![]);
+    assert_eq!(state.apply(answered(5, 1, IsrOutcome::Superseded)), vec![]);
     assert_eq!(state.apply(appended(111, 90_000)), vec![]);
     assert_eq!(state.high_watermark(), Offset(100));
     // The newer registration says that it was not.
