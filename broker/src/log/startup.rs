@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::checkpoint::{
     CLEANER_CHECKPOINT, Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT, read_offsets, replace_file,
+    RECOVERY_POINT_CHECKPOINT, read_offsets, replace_file, write_offsets,
 };
 use super::config::LogConfig;
 use super::directory::LogDirectory;
@@ -156,6 +156,11 @@ fn open_directory(
         }
     }
     let results = open_all(&candidates, directory, config, &checkpoints, clean, now_ms);
+    let opened_logs = candidates.iter().zip(&results).filter_map(|(candidate, result)| match result {
+        Some(Ok(log)) => Some((&candidate.name, log.read().recovery_point())),
+        _ => None,
+    });
+    lower_recovery_points(path, checkpoints.recovery_points, opened_logs)?;
     for (candidate, result) in candidates.iter().zip(results) {
         let id = TopicIdPartition::new(candidate.metadata.topic_id, candidate.name.partition);
         match result {
@@ -182,6 +187,36 @@ fn open_directory(
     // From now on a crash is a crash.
     disk::remove(&path.join(CLEAN_SHUTDOWN))?;
     disk::sync_directory(path)
+}
+
+/// A log may end below the recovery point that was noted for it: a cut had left its end in a gap, or its
+/// file has lost something. What is written there from now on is not on disk yet, so the checkpoint must not
+/// say that it is.
+fn lower_recovery_points<'a>(
+    directory: &Path,
+    mut noted: HashMap<TopicPartition, Offset>,
+    logs: impl Iterator<Item = (&'a TopicPartition, Offset)>,
+) -> Result<(), LogError> {
+    let mut lowered = false;
+    for (name, recovery_point) in logs {
+        if let Some(noted) = noted.get_mut(name)
+            && *noted > recovery_point
+        {
+            *noted = recovery_point;
+            lowered = true;
+        }
+    }
+    if !lowered {
+        return Ok(());
+    }
+    let path = directory.join(RECOVERY_POINT_CHECKPOINT);
+    let offsets: Vec<_> =
+        noted.into_iter().map(|(name, offset)| (name.topic, name.partition, offset)).collect();
+    match write_offsets(&path, &offsets, Durability::Power) {
+        // None is safe as well: a crash then has everything checked.
+        Err(error) if error.is_exhausted() => disk::remove(&path),
+        other => other,
+    }
 }
 
 fn open_all(

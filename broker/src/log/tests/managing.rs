@@ -274,3 +274,24 @@ fn creating_a_log_is_cheap() {
         "no files before data"
     );
 }
+
+/// A cut into a gap leaves the log end there; a restart finds the end of the batches. What is written from
+/// there on is below the recovery point that was noted, and must be checked after a crash all the same.
+#[test]
+fn a_recovery_point_above_the_end_is_lowered_when_the_log_is_opened() {
+    let directory = directory();
+    let checkpoint = directory.path().join("recovery-point-offset-checkpoint");
+    {
+        let manager = open(&[directory.path()]);
+        let log = manager.create(placement(1, 0), NOW).unwrap();
+        for base_offset in [0, 20] {
+            log.write().append_as_follower(&copied(base_offset, 0, 2), NOW).unwrap();
+        }
+        assert!(log.write().truncate_to(Offset(10)).unwrap());
+        manager.close(BrokerEpoch(1)).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 10\n");
+    let manager = open(&[directory.path()]);
+    assert_eq!(manager.log(id(1, 0)).unwrap().read().log_end_offset(), Offset(2));
+    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 2\n");
+}
