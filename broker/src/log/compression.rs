@@ -1,5 +1,6 @@
-//! Decompression of batch bodies as a stream under a budget, and compression for the cleaner. What a batch claims about its size is
-//! never believed: memory follows the bytes that really come out, and those are counted.
+//! Decompression of batch bodies as a stream under a budget, and compression for the cleaner. What a
+//! batch claims about its size is never believed: memory follows the bytes that really come out, and those
+//! are counted.
 
 use std::io::{self, Read, Write as _};
 

@@ -13,7 +13,8 @@ use super::segment::Segment;
 
 impl Log {
     /// Removes every batch that holds an offset at or above `target`. At or below the log start nothing
-    /// is left, and the log starts at `target`; nothing is left either below what was compacted. Returns whether anything was cut.
+    /// is left, and the log starts at `target`; nothing is left either below what was compacted. Returns
+    /// whether anything was cut.
     pub fn truncate_to(&mut self, target: Offset) -> Result<bool, LogError> {
         self.check_online()?;
         if target.0 >= self.log_end {

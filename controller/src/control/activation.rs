@@ -7,8 +7,8 @@ use super::settings::ControlSettings;
 use super::topic::Randomness;
 use super::{feature, min_isr, mirror};
 
-/// Features of a new cluster and its `min.insync.replicas`, the mirrors' own topic where it is wanted and could not be created before,
-/// and leaders for partitions that have none and could.
+/// Features of a new cluster and its `min.insync.replicas`, the mirrors' own topic where it is wanted and
+/// could not be created before, and leaders for partitions that have none and could.
 pub fn activate(
     image: &MetadataImage,
     settings: &ControlSettings,

@@ -16,9 +16,7 @@ use protocol::error_code::ErrorCode;
 use super::mirror::create::BOOTSTRAP_SERVERS_CONFIG;
 use super::partition::{Scope, after_config_change};
 use super::result::{ControllerResult, refuse};
-use super::settings::{
-    ControlSettings, MIN_INSYNC_REPLICAS_CONFIG, UNCLEAN_LEADER_ELECTION_CONFIG, configs_of,
-};
+use super::settings::{ControlSettings, MIN_INSYNC_REPLICAS_CONFIG, UNCLEAN_LEADER_ELECTION_CONFIG};
 use super::{ControlError, min_isr, topic};
 
 fn refusal(error: ConfigError) -> ControlError {
@@ -71,7 +69,7 @@ fn validate_topic_map(
     settings: &ControlSettings,
     map: &ConfigMap,
 ) -> Result<(), ControlError> {
-    let cluster = configs_of(image, ConfigResourceType::Broker, "");
+    let cluster = image.config(ConfigResourceType::Broker, "");
     let sources = TopicConfigSources {
         topic: Some(map),
         broker: None,

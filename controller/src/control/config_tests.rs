@@ -30,7 +30,7 @@ fn incremental(
 }
 
 fn value(image: &MetadataImage, resource_type: ConfigResourceType, name: &str, key: &str) -> Option<String> {
-    configs_of(image, resource_type, name).and_then(|map| map.get(key).cloned())
+    image.config(resource_type, name).and_then(|map| map.get(key).cloned())
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn legacy_alter_replaces_all_but_the_mirror_name() {
     let result = legacy_alter(&image, &settings(), &[resource(vec![("segment.bytes", "1048576")])], false);
     assert!(result.response[0].is_ok());
     replay(&mut image, result.records);
-    let map = configs_of(&image, ConfigResourceType::Topic, "t").unwrap();
+    let map = image.config(ConfigResourceType::Topic, "t").unwrap();
     assert_eq!(map.keys().collect::<Vec<_>>(), vec!["mirror.name", "segment.bytes"]);
     let refused = legacy_alter(&image, &settings(), &[resource(vec![("mirror.name", "x")])], false);
     assert_eq!(refused.response[0].as_ref().unwrap_err().code, ErrorCode::InvalidRequest);

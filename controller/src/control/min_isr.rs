@@ -12,7 +12,7 @@ use protocol::error_code::ErrorCode;
 
 use super::ControlError;
 use super::result::refuse;
-use super::settings::{ControlSettings, MIN_INSYNC_REPLICAS_CONFIG, configs_of};
+use super::settings::{ControlSettings, MIN_INSYNC_REPLICAS_CONFIG};
 
 /// What a new active controller adds: its own value where the log has none for the cluster.
 pub fn safety_records(image: &MetadataImage, settings: &ControlSettings) -> Vec<MetadataRecord> {
@@ -22,7 +22,7 @@ pub fn safety_records(image: &MetadataImage, settings: &ControlSettings) -> Vec<
         value,
     };
     let mut records = Vec::new();
-    let cluster = configs_of(image, ConfigResourceType::Broker, "");
+    let cluster = image.config(ConfigResourceType::Broker, "");
     if cluster.is_none_or(|map| !map.contains_key(MIN_INSYNC_REPLICAS_CONFIG)) {
         records.push(record("".into(), Some(settings.min_insync_replicas.to_string())));
     }
@@ -79,7 +79,7 @@ mod tests {
         let records = safety_records(&image, &settings);
         replay(&mut image, records);
         assert_eq!(settings.min_insync_replicas(&image, "t"), 2);
-        assert_eq!(configs_of(&image, ConfigResourceType::Broker, "1"), None);
+        assert_eq!(image.config(ConfigResourceType::Broker, "1"), None);
         // The next controller's file says something else: the log stands.
         let other = ControlSettings { min_insync_replicas: 3, ..settings };
         assert_eq!(safety_records(&image, &other), vec![]);

@@ -308,8 +308,8 @@ fn alter_partition(
             None => Some("is not registered"),
             Some(broker) if broker.fenced => Some("is fenced"),
             Some(broker) if broker.in_controlled_shutdown => Some("is shutting down"),
-            // KIP-903: it was in sync as an earlier incarnation, which may have held more.
             Some(_) if !image.has_replica_directory(current, *member) => Some("has lost its log directory"),
+            // KIP-903: it was in sync as an earlier incarnation, which may have held more.
             Some(broker) if epoch.is_some_and(|epoch| epoch != broker.broker_epoch) => {
                 Some("has registered anew")
             }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use common::config::{ControllerConfig, Properties};
 use common::ids::BrokerId;
 use common::metadata::MetadataImage;
-use common::metadata::image::ConfigMap;
-use common::metadata::record::{ConfigResource, ConfigResourceType, PartitionRegistration};
+use common::metadata::record::{ConfigResourceType, PartitionRegistration};
 
 pub const MIN_INSYNC_REPLICAS_CONFIG: &str = "min.insync.replicas";
 pub const UNCLEAN_LEADER_ELECTION_CONFIG: &str = "unclean.leader.election.enable";
@@ -78,19 +77,9 @@ impl ControlSettings {
 
 /// The topic's own value of a key, else the cluster-wide dynamic default.
 fn lookup<'a>(image: &'a MetadataImage, topic: &str, key: &str) -> Option<&'a str> {
-    let own = configs_of(image, ConfigResourceType::Topic, topic).and_then(|map| map.get(key));
-    let value =
-        own.or_else(|| configs_of(image, ConfigResourceType::Broker, "").and_then(|map| map.get(key)));
+    let own = image.config(ConfigResourceType::Topic, topic).and_then(|map| map.get(key));
+    let value = own.or_else(|| image.config(ConfigResourceType::Broker, "").and_then(|map| map.get(key)));
     value.map(String::as_str)
-}
-
-/// The configs the image holds for a resource.
-pub fn configs_of<'a>(
-    image: &'a MetadataImage,
-    resource_type: ConfigResourceType,
-    name: &str,
-) -> Option<&'a Arc<ConfigMap>> {
-    image.configs.get(&ConfigResource { resource_type, name: name.into() })
 }
 
 /// Active, with the replica's directory still there.

@@ -12,7 +12,6 @@ use protocol::messages::{CreateTopicsRequest, CreateTopicsResponse};
 
 use super::{failure, refusal, text};
 use crate::api::ApiContext;
-use crate::control::settings::configs_of;
 use crate::control::topic::{NewTopic, create_topics};
 
 pub async fn handle(context: &ApiContext, request: CreateTopicsRequest) -> CreateTopicsResponse {
@@ -89,7 +88,7 @@ fn effective_configs(
     let sources = TopicConfigSources {
         topic: Some(&own),
         broker: None,
-        cluster: configs_of(image, ConfigResourceType::Broker, "").map(|map| &**map),
+        cluster: image.config(ConfigResourceType::Broker, "").map(|map| &**map),
         file: &context.settings.properties,
     };
     describe_topic(&sources, None)

@@ -19,7 +19,6 @@ use crate::api::ApiContext;
 use crate::api::mirror_reports::MirrorReport;
 use crate::control::mirror::create::BOOTSTRAP_SERVERS_CONFIG;
 use crate::control::mirror::is_released;
-use crate::control::settings::configs_of;
 
 /// Shown instead of a state.
 const NOT_REPORTED: &str = "not reported yet";
@@ -95,7 +94,8 @@ fn describe(context: &ApiContext, image: &MetadataImage, name: &str) -> Describe
     DescribedMirror {
         mirror_name: text(name),
         topics,
-        source_bootstrap: configs_of(image, ConfigResourceType::Mirror, name)
+        source_bootstrap: image
+            .config(ConfigResourceType::Mirror, name)
             .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG))
             .map(|value| text(value.clone())),
         source_cluster_id: image

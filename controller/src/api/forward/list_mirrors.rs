@@ -11,7 +11,6 @@ use protocol::mirror::list_mirrors::ListedMirror;
 use super::text;
 use crate::api::ApiContext;
 use crate::control::mirror::create::BOOTSTRAP_SERVERS_CONFIG;
-use crate::control::settings::configs_of;
 
 pub fn handle(context: &ApiContext) -> ListMirrorsResponse {
     let mut response = ListMirrorsResponse::default();
@@ -37,7 +36,8 @@ pub fn handle(context: &ApiContext) -> ListMirrorsResponse {
         .map(|mirror| ListedMirror {
             mirror_name: text(mirror.name.to_string()),
             source_bootstrap: text(
-                configs_of(&image, ConfigResourceType::Mirror, &mirror.name)
+                image
+                    .config(ConfigResourceType::Mirror, &mirror.name)
                     .and_then(|map| map.get(BOOTSTRAP_SERVERS_CONFIG).cloned())
                     .unwrap_or_default(),
             ),

@@ -14,7 +14,7 @@ use super::topics::removed;
 use crate::control::partition_count::grow;
 use crate::control::placement::{PlacementSpec, place};
 use crate::control::result::{ControlError, refuse};
-use crate::control::settings::{ControlSettings, configs_of};
+use crate::control::settings::ControlSettings;
 use crate::control::topic::{
     MAX_PARTITIONS_PER_REQUEST, Randomness, topic_config, topic_records, validate_topic_name,
 };
@@ -203,7 +203,7 @@ pub fn sync_configs(
     unset: &[String],
 ) -> Outcome {
     let topic = mirrored(image, mirror, topic_id)?;
-    let current = configs_of(image, ConfigResourceType::Topic, &topic.name);
+    let current = image.config(ConfigResourceType::Topic, &topic.name);
     let value_of = |key: &str| current.and_then(|map| map.get(key));
     let (usable, remark) = usable_configs(set);
     let mut records: Vec<MetadataRecord> = usable
