@@ -72,6 +72,7 @@ macro_rules! structure {
                 Ok(read)
             }
 
+            // Nor does it write any.
             #[allow(unused_variables, unused_mut)]
             fn write(
                 &self,

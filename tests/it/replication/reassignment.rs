@@ -1,7 +1,5 @@
 //! A partition moves under load, mirrors included, and comes back to a broker that has its old directory.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use kagami_tests::client::topic_name;
 use kagami_tests::cluster::ClusterSpec;
@@ -75,7 +73,6 @@ async fn a_partition_moves_away_from_its_leader_and_back_under_load() -> Result<
     await_replicas(&mut side, "orders", &[third, leader]).await?;
     writer.more(50).await?;
     reassign(&mut side, "orders", &[third, follower]).await?;
-    tokio::time::sleep(Duration::from_millis(50)).await;
     side.restart(follower)?;
     await_replicas(&mut side, "orders", &[third, follower]).await?;
     writer.more(50).await?;

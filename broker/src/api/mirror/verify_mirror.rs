@@ -6,7 +6,7 @@ use std::sync::Arc;
 use common::ids::*;
 use common::metadata::MetadataImage;
 use common::metadata::image::TopicImage;
-use common::metadata::record::{ConfigResource, ConfigResourceType};
+use common::metadata::record::ConfigResourceType;
 use futures::{StreamExt as _, stream};
 use protocol::ErrorCode;
 use protocol::mirror::verify_mirror::{VerifiedPartition, VerifiedTopic};
@@ -86,10 +86,8 @@ async fn verify(
 }
 
 fn is_compacted(image: &MetadataImage, topic: &str) -> bool {
-    let resource = ConfigResource { resource_type: ConfigResourceType::Topic, name: topic.into() };
     image
-        .configs
-        .get(&resource)
+        .config(ConfigResourceType::Topic, topic)
         .and_then(|config| config.get("cleanup.policy"))
         .is_some_and(|policy| policy.split(',').any(|policy| policy.trim() == "compact"))
 }

@@ -230,10 +230,18 @@ impl Cluster {
         if self.image().mirrors.is_empty() {
             self.commit(vec![MetadataRecord::Mirror { name: "m".into() }]);
         }
+        self.set_mirror_name("m");
+    }
+
+    pub fn remove_from_mirror(&self) {
+        self.set_mirror_name("m.removed");
+    }
+
+    fn set_mirror_name(&self, value: &str) {
         self.commit(vec![MetadataRecord::Config {
             resource: ConfigResource { resource_type: ConfigResourceType::Topic, name: TOPIC.into() },
             key: "mirror.name".to_owned(),
-            value: Some("m".to_owned()),
+            value: Some(value.to_owned()),
         }]);
     }
 

@@ -135,14 +135,7 @@ async fn a_release_makes_the_partition_writable() {
     cluster.create_topic(1);
     cluster.add_to_mirror();
     let association = cluster.association().expect("association");
-    cluster.commit(vec![MetadataRecord::Config {
-        resource: common::metadata::record::ConfigResource {
-            resource_type: common::metadata::record::ConfigResourceType::Topic,
-            name: TOPIC.into(),
-        },
-        key: "mirror.name".to_owned(),
-        value: Some("m.removed".to_owned()),
-    }]);
+    cluster.remove_from_mirror();
     assert!(cluster.produce(1, 1, 1).is_err());
     cluster.commit(vec![MetadataRecord::Release {
         topic_id: topic_id(),
@@ -240,14 +233,7 @@ async fn a_loss_cut_of_a_stopping_copy_keeps_only_what_is_decided() {
     let partition = cluster.partition(1, 0);
     partition.append_mirrored(LeaderEpoch(0), &mirrored(0, 0, 3)).expect("mirrored");
     partition.append_mirrored(LeaderEpoch(0), &mirrored_in_transaction(3, 0, 2)).expect("mirrored");
-    cluster.commit(vec![MetadataRecord::Config {
-        resource: common::metadata::record::ConfigResource {
-            resource_type: common::metadata::record::ConfigResourceType::Topic,
-            name: TOPIC.into(),
-        },
-        key: "mirror.name".to_owned(),
-        value: Some("m.removed".to_owned()),
-    }]);
+    cluster.remove_from_mirror();
     cluster.commit(vec![cluster.cut(CutKind::Stopping, 1, 5, 1, false)]);
     assert_eq!(partition.status().log_end_offset, Offset(5));
     cluster.commit(vec![cluster.cut(CutKind::Loss, 1, 3, 2, true)]);
