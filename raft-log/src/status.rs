@@ -17,6 +17,8 @@ pub struct QuorumStatus {
     pub is_leader: bool,
     /// First index not known to be committed.
     pub committed_end_index: u64,
+    /// First index that this node's log still has: a snapshot stands for those before.
+    pub log_start_index: u64,
     /// First index that this node has not written.
     pub log_end_index: u64,
     /// First index that this node has not applied.
@@ -53,6 +55,7 @@ fn status_of(metrics: &RaftMetrics<TypeConfig>, now: SystemTime) -> QuorumStatus
         is_leader,
         committed_end_index: metrics.local_committed.next_index(),
         log_end_index,
+        log_start_index: metrics.purged.next_index(),
         applied_end_index: metrics.last_applied.next_index(),
         voters: Vec::new(),
         observers: Vec::new(),

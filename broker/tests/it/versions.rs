@@ -5,6 +5,7 @@ use protocol::api::{self, ApiKey};
 use protocol::messages::metadata_request::MetadataRequestTopic;
 use protocol::messages::*;
 use protocol::mirror::*;
+use protocol::quorum::TransferQuorumLeaderRequest;
 use protocol::{Request, Response};
 
 use crate::cluster::{Cluster, create_topic, text, topic_name};
@@ -79,6 +80,23 @@ fn sample(key: ApiKey, version: i16, topic_id: uuid::Uuid) -> Option<Request> {
                 .with_partition_indexes(vec![0, 99]);
             DescribeProducersRequest::default().with_topics(vec![topic]).into()
         }
+        ApiKey::ElectLeaders => ElectLeadersRequest::default().with_topic_partitions(None).into(),
+        ApiKey::AlterPartitionReassignments => {
+            let partition = alter_partition_reassignments_request::ReassignablePartition::default()
+                .with_replicas(Some(vec![BrokerId(1)]));
+            let topic = alter_partition_reassignments_request::ReassignableTopic::default()
+                .with_name(topic_name("orders"))
+                .with_partitions(vec![partition]);
+            AlterPartitionReassignmentsRequest::default().with_topics(vec![topic]).into()
+        }
+        ApiKey::ListPartitionReassignments => {
+            ListPartitionReassignmentsRequest::default().with_topics(None).into()
+        }
+        ApiKey::UpdateFeatures => UpdateFeaturesRequest::default().into(),
+        ApiKey::UnregisterBroker => UnregisterBrokerRequest::default().with_broker_id(BrokerId(99)).into(),
+        ApiKey::AddRaftVoter => AddRaftVoterRequest::default().with_cluster_id(None).into(),
+        ApiKey::RemoveRaftVoter => RemoveRaftVoterRequest::default().with_cluster_id(None).into(),
+        ApiKey::TransferQuorumLeader => TransferQuorumLeaderRequest::default().into(),
         ApiKey::ListConfigResources => ListConfigResourcesRequest::default().into(),
         ApiKey::DescribeTopicPartitions => DescribeTopicPartitionsRequest::default()
             .with_cursor(None)

@@ -14,6 +14,7 @@ async fn a_voter_that_lags_far_behind_gets_a_snapshot() {
     // More than gRPC takes by default.
     large.push("x".repeat(5 << 20));
     quorum.append_all(large.clone()).await;
+    let late_end = quorum.voter(late).log.status().log_end_index;
     quorum.stop(late).await;
     let mut expected = large;
     let more = payloads("a", 300);
@@ -26,6 +27,11 @@ async fn a_voter_that_lags_far_behind_gets_a_snapshot() {
     }
     expected.extend(more);
     log.snapshot_now().await.unwrap();
+    // Where the leader still has what the other lacks, it sends that.
+    eventually("the log to begin behind the late one's end", || {
+        (log.status().log_start_index > late_end).then_some(())
+    })
+    .await;
 
     quorum.start(late).await;
     quorum.all_saw(&expected).await;
