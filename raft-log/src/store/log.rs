@@ -10,6 +10,7 @@ use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::{LogIdOptionExt as _, LogState, OptionalSend};
 use tokio::sync::oneshot;
 
+use crate::store::guard::guarded;
 use crate::store::keys::{self, EntryDecoder};
 use crate::store::memory::entry_bytes;
 use crate::store::writer::Job;
@@ -47,15 +48,17 @@ impl Store {
     fn read_stored(&self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
         let database = self.shared.database.read();
         let database = database.as_ref().ok_or_else(closed)?;
-        let mut entries = Vec::new();
-        let mut decoder = EntryDecoder::new();
-        let keys = keys::entry_key(start, 0).to_vec()..keys::entry_key(end, 0).to_vec();
-        for item in database.range(keys) {
-            let (key, value) = item?;
-            entries.extend(decoder.push(&key, &value)?.map(|(_, entry)| entry));
-        }
-        decoder.finish()?;
-        Ok(entries)
+        guarded(|| {
+            let mut entries = Vec::new();
+            let mut decoder = EntryDecoder::new();
+            let keys = keys::entry_key(start, 0).to_vec()..keys::entry_key(end, 0).to_vec();
+            for item in database.range(keys) {
+                let (key, value) = item?;
+                entries.extend(decoder.push(&key, &value)?.map(|(_, entry)| entry));
+            }
+            decoder.finish()?;
+            Ok(entries)
+        })
     }
 }
 

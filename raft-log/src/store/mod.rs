@@ -1,6 +1,7 @@
 //! Log, vote and marks on sled. A small cache in front keeps the tail of the log, so replication and
 //! application rarely read the disk; one writer thread makes everything durable.
 
+mod guard;
 mod keys;
 mod log;
 pub(crate) mod manifest;
@@ -110,7 +111,7 @@ impl Store {
         {
             tracing::error!(path = %self.shared.path.display(), "the quorum's writer thread panicked");
         }
-        drop(self.shared.database.write().take());
+        guard::close(self.shared.database.write().take());
     }
 
     async fn put(&self, name: &'static [u8], value: &impl Serialize) -> io::Result<()> {

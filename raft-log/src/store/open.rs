@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 
 use crate::config::Identity;
 use crate::error::OpenError;
+use crate::store::guard::{self, UNREADABLE, caught};
 use crate::store::keys::{self, EntryDecoder};
 use crate::store::manifest::{MANIFEST, Manifest, Watermark};
 use crate::store::memory::Memory;
@@ -34,20 +34,65 @@ const WATERMARK: &str = "store.watermark";
 pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
     let path = directory.join("store");
     let io_error = |source| OpenError::Io { path: path.clone(), source };
-    let damage = |reason: String| OpenError::Damaged { path: path.clone(), reason };
     fs::create_dir_all(&path).map_err(io_error)?;
-
     let database = open_database(&path)?;
-    let check = |error: io::Error| match error.kind() {
+    let checked = caught(|| check(directory, &path, identity, &database));
+    let Checked { file, manifest, watermark, memory } =
+        match checked.unwrap_or_else(|| Err(unreadable(&path))) {
+            Ok(checked) => checked,
+            Err(error) => {
+                guard::close(Some(database));
+                return Err(error);
+            }
+        };
+    let durable_end = Arc::new(AtomicU64::new(memory.end_index()));
+    let (failed, failure) = watch::channel(None);
+    let (queue, jobs) = mpsc::channel();
+    let writer = Writer::new(database.clone(), file, durable_end.clone(), failed, (manifest, watermark));
+    let writer = thread::Builder::new()
+        .name("quorum-writer".into())
+        .spawn(move || writer.run(&jobs))
+        .map_err(io_error)?;
+    let shared = Shared {
+        path,
+        memory: RwLock::new(memory),
+        database: RwLock::new(Some(database)),
+        queue: Mutex::new(Some(queue)),
+        writer: Mutex::new(Some(writer)),
+        durable_end,
+        failure,
+    };
+    Ok(Store { shared: Arc::new(shared) })
+}
+
+/// What a store that is whole holds.
+struct Checked {
+    /// sled's own file.
+    file: File,
+    manifest: Manifest,
+    watermark: Watermark,
+    memory: Memory,
+}
+
+/// Reads all of the store; a new one gets its identity.
+fn check(
+    directory: &Path,
+    path: &Path,
+    identity: &Identity,
+    database: &sled::Db,
+) -> Result<Checked, OpenError> {
+    let io_error = |source| OpenError::Io { path: path.to_owned(), source };
+    let damage = |reason: String| OpenError::Damaged { path: path.to_owned(), reason };
+    let read_error = |error: io::Error| match error.kind() {
         io::ErrorKind::InvalidData => damage(error.to_string()),
         _ => io_error(error),
     };
     let created = directory.join(CREATED_MARK);
-    match read_mark::<Identity>(&database, keys::IDENTITY).map_err(check)? {
+    match read_mark::<Identity>(database, keys::IDENTITY).map_err(read_error)? {
         Some(stored) if stored == *identity => {}
         Some(stored) => {
             return Err(OpenError::NotOurs {
-                path,
+                path: path.to_owned(),
                 stored: stored.voter,
                 stored_cluster_id: stored.cluster_id,
             });
@@ -70,49 +115,27 @@ pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
     if !created.exists() {
         file.sync_all().map_err(io_error)?;
         File::create(&created).and_then(|mark| mark.sync_all()).map_err(io_error)?;
-        sync_directories(&path).map_err(io_error)?;
+        sync_directories(path).map_err(io_error)?;
     }
 
-    let manifest = Manifest::load(&database).map_err(check)?;
+    let manifest = Manifest::load(database).map_err(read_error)?;
     let watermark = Watermark::open(&directory.join(WATERMARK)).map_err(io_error)?;
-    if watermark.read().map_err(check)?.is_some_and(|durable| durable > manifest.number) {
+    if watermark.read().map_err(read_error)?.is_some_and(|durable| durable > manifest.number) {
         return Err(damage("what was written last is missing".into()));
     }
-    let memory = load(&database).map_err(check)?;
-    manifest.check_log(memory.first_index(), memory.end_index()).map_err(check)?;
-    let durable_end = Arc::new(AtomicU64::new(memory.end_index()));
-    let (failed, failure) = watch::channel(None);
-    let (queue, jobs) = mpsc::channel();
-    let writer = Writer::new(database.clone(), file, durable_end.clone(), failed, (manifest, watermark));
-    let writer = thread::Builder::new()
-        .name("quorum-writer".into())
-        .spawn(move || writer.run(&jobs))
-        .map_err(io_error)?;
-    let shared = Shared {
-        path,
-        memory: RwLock::new(memory),
-        database: RwLock::new(Some(database)),
-        queue: Mutex::new(Some(queue)),
-        writer: Mutex::new(Some(writer)),
-        durable_end,
-        failure,
-    };
-    Ok(Store { shared: Arc::new(shared) })
+    let memory = load(database).map_err(read_error)?;
+    manifest.check_log(memory.first_index(), memory.end_index()).map_err(read_error)?;
+    Ok(Checked { file, manifest, watermark, memory })
 }
 
 fn open_database(path: &Path) -> Result<sled::Db, OpenError> {
     let started = Instant::now();
     loop {
         let config = sled::Config::new().path(path).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-        // sled answers some kinds of damage with a panic.
-        let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-        let error = match opened {
-            Ok(Ok(database)) => return Ok(database),
-            Ok(Err(error)) => error,
-            Err(_) => {
-                let reason = "sled cannot read it".into();
-                return Err(OpenError::Damaged { path: path.to_owned(), reason });
-            }
+        let error = match caught(|| config.open()) {
+            Some(Ok(database)) => return Ok(database),
+            Some(Err(error)) => error,
+            None => return Err(unreadable(path)),
         };
         let locked = matches!(&error, sled::Error::Io(error) if is_locked(error));
         if locked && started.elapsed() < LOCK_PATIENCE {
@@ -126,6 +149,10 @@ fn open_database(path: &Path) -> Result<sled::Db, OpenError> {
             error => OpenError::Damaged { path, reason: error.to_string() },
         });
     }
+}
+
+fn unreadable(path: &Path) -> OpenError {
+    OpenError::Damaged { path: path.to_owned(), reason: UNREADABLE.into() }
 }
 
 fn is_locked(error: &io::Error) -> bool {

@@ -12,6 +12,7 @@ use openraft::storage::IOFlushed;
 use tokio::sync::{oneshot, watch};
 
 use crate::crash;
+use crate::store::guard::{self, guarded};
 use crate::store::keys::{self, EntryKey};
 use crate::store::manifest::{MANIFEST, Manifest, Watermark};
 use crate::type_config::TypeConfig;
@@ -92,21 +93,25 @@ impl Writer {
     pub fn run(mut self, queue: &Receiver<Job>) {
         while let Ok(job) = queue.recv() {
             let mut dones = Vec::new();
-            let mut result = self.take(job, &mut dones);
-            while result.is_ok() && self.batch_bytes < BATCH_BYTES {
-                let Ok(job) = queue.try_recv() else { break };
-                result = self.take(job, &mut dones);
-            }
-            let result = result.and_then(|()| self.write()).and_then(|()| {
-                // A batch of lazy marks alone waits for company.
-                if dones.is_empty() { Ok(()) } else { self.sync() }
-            });
+            let result = guarded(|| self.round(job, queue, &mut dones));
             self.call_back(dones, result);
         }
         if self.dirty && self.failure.borrow().is_none() {
-            let result = self.sync();
+            let result = guarded(|| self.sync());
             self.call_back(Vec::new(), result);
         }
+        guard::close(Some(self.database));
+    }
+
+    fn round(&mut self, job: Job, queue: &Receiver<Job>, dones: &mut Vec<Done>) -> io::Result<()> {
+        self.take(job, dones)?;
+        while self.batch_bytes < BATCH_BYTES {
+            let Ok(job) = queue.try_recv() else { break };
+            self.take(job, dones)?;
+        }
+        self.write()?;
+        // A batch of lazy marks alone waits for company.
+        if dones.is_empty() { Ok(()) } else { self.sync() }
     }
 
     fn take(&mut self, job: Job, dones: &mut Vec<Done>) -> io::Result<()> {
