@@ -33,6 +33,7 @@ pub struct Mirroring {
     pub states: Arc<MirrorStateService>,
     /// For work that talks to sources.
     pub runtime: Handle,
+    pub clock: Arc<dyn SystemTime>,
     /// For work within this cluster.
     tasks: Handle,
 }
@@ -60,7 +61,7 @@ impl Mirroring {
         let peers = Arc::new(BrokerPeers::new(cache.clone(), broker));
         let states = Arc::new(MirrorStateService::new(broker, metadata.clone(), coordinator.clone(), peers));
         let deps = MirrorDeps {
-            clock: Arc::new(SystemMoment(clock)),
+            clock: Arc::new(SystemMoment(clock.clone())),
             metadata,
             partitions: Arc::new(BrokerPartitions(replicas.clone())),
             controller: channel,
@@ -71,7 +72,7 @@ impl Mirroring {
         let manager = MirrorManager::start(runtime, config, deps);
         let runtime = runtime.clone();
         let tasks = Handle::current();
-        Arc::new(Mirroring { broker, cache, replicas, manager, coordinator, states, runtime, tasks })
+        Arc::new(Mirroring { broker, cache, replicas, manager, coordinator, states, runtime, clock, tasks })
     }
 
     /// Fetchers first, so that nothing is appended any more when the logs are flushed.

@@ -1,15 +1,24 @@
 //! What the mirror does with a partition it leads (decisions 8, 10 and 20): batches keep offsets,
 //! epochs and bytes; every call names the leader epoch it was decided under.
 
+use std::sync::Arc;
+
 use common::ids::*;
 use protocol::record_batch;
 
 use super::error::{MirrorAppendError, PartitionError};
 use super::partition::{Inner, Partition};
 use super::state::ReplicaEvent;
-use crate::log::{AppendError, AppendInfo, LogError};
+use crate::log::{AppendError, AppendInfo, LogConfig, LogError};
 
 impl Partition {
+    /// The configuration of its log, and whether that was ever compacted.
+    pub fn cleaning(&self) -> (Arc<LogConfig>, bool) {
+        let inner = self.lock();
+        let log = inner.log.read();
+        (log.config().clone(), log.was_compacted())
+    }
+
     /// Appends what the source sent. A batch whose epoch is above the partition's own is refused before
     /// anything is written: the controller has to raise the partition's epoch first.
     pub fn append_mirrored(

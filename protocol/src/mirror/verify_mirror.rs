@@ -38,7 +38,7 @@ structure! {
         /// The lower end of the two, exclusive.
         to: i64,
         equal: i64,
-        /// Held by one side only, or in another batch, since each log is cleaned at its own time.
+        /// Held by one side only, and shown to be what the other one's cleaner has dropped.
         compacted: i64,
         differing: i64,
         missing: i64,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use common::ids::*;
 use common::metadata::MetadataImage;
 use common::metadata::image::TopicImage;
-use common::metadata::record::ConfigResourceType;
 use futures::{StreamExt as _, stream};
 use protocol::ErrorCode;
 use protocol::mirror::verify_mirror::{VerifiedPartition, VerifiedTopic};
@@ -15,6 +14,7 @@ use protocol::mirror::{VerifyMirrorRequest, VerifyMirrorResponse};
 use crate::mirror::Mirroring;
 use crate::mirror::deps::LocalPartition;
 use crate::mirror::source::SourceClient;
+use crate::mirror::verify::policy::{self, CleaningPolicy};
 use crate::mirror::verify::run::{Verified, VerifyTarget, verify_partition};
 
 use super::text;
@@ -70,26 +70,29 @@ async fn verify(
     let target = VerifyTarget {
         id,
         topic: topic.name.clone(),
-        compacted: is_compacted(image, &topic.name),
+        compaction: None,
         // A copy that recorded nothing shares nothing that could be told.
         until: release.map(|release| release.offset.unwrap_or(Offset::ZERO)),
     };
     let client = client.clone();
+    let (config, was_compacted) = local.cleaning();
+    let here = CleaningPolicy {
+        compacts: config.compact || was_compacted,
+        delete_retention_ms: Some(config.delete_retention_ms),
+    };
+    let now_ms = mirroring.clock.now_ms();
     let local: Arc<dyn LocalPartition> = local;
-    let verified =
-        mirroring.runtime.spawn(async move { verify_partition(&client, local, target).await }).await;
+    let compare = async move {
+        let source = policy::of_source(&client, &target.topic).await;
+        let compaction = policy::rules(here, source, now_ms);
+        verify_partition(&client, local, VerifyTarget { compaction, ..target }).await
+    };
+    let verified = mirroring.runtime.spawn(compare).await;
     match verified {
         Ok(Ok(verified)) => answer(index, &verified),
         Ok(Err(message)) => refused(index, ErrorCode::NetworkException, message),
         Err(_) => refused(index, ErrorCode::UnknownServerError, "the comparison was given up".to_owned()),
     }
-}
-
-fn is_compacted(image: &MetadataImage, topic: &str) -> bool {
-    image
-        .config(ConfigResourceType::Topic, topic)
-        .and_then(|config| config.get("cleanup.policy"))
-        .is_some_and(|policy| policy.split(',').any(|policy| policy.trim() == "compact"))
 }
 
 fn refused(index: i32, code: ErrorCode, message: String) -> VerifiedPartition {

@@ -65,6 +65,11 @@ pub(crate) fn read_compacted_end(directory: &Path) -> Result<i64, LogError> {
 }
 
 impl Log {
+    /// Records may be missing in it because of newer ones.
+    pub fn was_compacted(&self) -> bool {
+        self.compacted_end > self.log_start_offset().0
+    }
+
     /// Where the last cleaning ended; None: never cleaned.
     pub fn cleaned_to(&self) -> Option<Offset> {
         self.cleaned_to.map(Offset)

@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use protocol::record_batch::{BatchHeader, check_crc};
 
-use super::expand::{ComparedRecord, expand};
+use super::compaction::{CompactionRules, Lack, Lacking};
+use super::expand::{ComparedRecord, Content, expand};
 
 /// Offsets of the compared range by outcome. Only differing and missing ones are failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub equal: i64,
-    /// Held by one side only, of a topic whose logs are compacted.
+    /// Held by one side only, and shown to be what the other one's cleaner has dropped.
     pub compacted: i64,
     pub differing: i64,
     pub missing: i64,
@@ -23,6 +24,15 @@ pub struct Tally {
 pub enum Side {
     Local,
     Source,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Local => Side::Source,
+            Side::Source => Side::Local,
+        }
+    }
 }
 
 /// What the comparison waits for.
@@ -37,12 +47,16 @@ struct Lane {
     batches: VecDeque<(BatchHeader, Bytes)>,
     records: VecDeque<ComparedRecord>,
     ended: bool,
+    /// What the other side has and this one lacks.
+    lacking: Lacking,
 }
 
 pub struct Comparison {
     from: i64,
     to: i64,
-    compacted: bool,
+    /// Where a log may be compacted. Then both are read on beyond the range, as far as it takes to tell what
+    /// a cleaner has dropped.
+    compaction: Option<CompactionRules>,
     local: Lane,
     source: Lane,
     tally: Tally,
@@ -50,11 +64,11 @@ pub struct Comparison {
 
 impl Comparison {
     /// Over the offsets from `from` up to `to`.
-    pub fn new(from: i64, to: i64, compacted: bool) -> Comparison {
+    pub fn new(from: i64, to: i64, compaction: Option<CompactionRules>) -> Comparison {
         Comparison {
             from,
             to,
-            compacted,
+            compaction,
             local: Lane::default(),
             source: Lane::default(),
             tally: Tally::default(),
@@ -74,8 +88,8 @@ impl Comparison {
 
     /// The next batches of one side, in order. Those outside of the range are left out.
     pub fn push(&mut self, side: Side, header: BatchHeader, batch: Bytes) {
-        let (from, to) = (self.from, self.to);
-        if header.last_offset() >= from && header.base_offset < to {
+        let ends = if self.compaction.is_some() { i64::MAX } else { self.to };
+        if header.last_offset() >= self.from && header.base_offset < ends {
             self.lane(side).batches.push_back((header, batch));
         }
     }
@@ -95,7 +109,7 @@ impl Comparison {
             {
                 let within = header.base_offset >= self.from && header.last_offset() < self.to;
                 // Compared bytes need no CRC: a damaged copy differs from an undamaged one.
-                if within && local == source {
+                if within && local == source && !self.waits() {
                     self.tally.equal += i64::from(header.records_count.max(0));
                     self.local.batches.pop_front();
                     self.source.batches.pop_front();
@@ -104,14 +118,20 @@ impl Comparison {
             }
             let local = front(&mut self.local)?;
             let source = front(&mut self.source)?;
+            if !self.waits() && local.is_beyond(self.to) && source.is_beyond(self.to) {
+                return Ok(Need::Done);
+            }
             match (local, source) {
                 (Front::Waiting, _) => return Ok(Need::More(Side::Local)),
                 (_, Front::Waiting) => return Ok(Need::More(Side::Source)),
-                (Front::Ended, Front::Ended) => return Ok(Need::Done),
+                (Front::Ended, Front::Ended) => {
+                    self.settle();
+                    return Ok(Need::Done);
+                }
                 (Front::At(here), Front::At(there)) if here == there => self.compare_front(here),
-                (Front::At(here), Front::At(there)) if here < there => self.one_sided(Side::Local, here),
-                (_, Front::At(there)) => self.one_sided(Side::Source, there),
-                (Front::At(here), Front::Ended) => self.one_sided(Side::Local, here),
+                (Front::At(here), Front::At(there)) if here < there => self.one_sided(Side::Local, here)?,
+                (_, Front::At(there)) => self.one_sided(Side::Source, there)?,
+                (Front::At(here), Front::Ended) => self.one_sided(Side::Local, here)?,
             }
         }
     }
@@ -120,8 +140,20 @@ impl Comparison {
         (self.from..self.to).contains(&offset)
     }
 
+    /// Something is lacking that may yet be explained.
+    fn waits(&self) -> bool {
+        !self.local.lacking.is_empty() || !self.source.lacking.is_empty()
+    }
+
     fn compare_front(&mut self, offset: i64) {
-        let (local, source) = (self.local.records.pop_front(), self.source.records.pop_front());
+        let (Some(local), Some(source)) = (self.local.records.pop_front(), self.source.records.pop_front())
+        else {
+            return;
+        };
+        if self.waits() {
+            self.explain(Side::Local, &local);
+            self.explain(Side::Source, &source);
+        }
         if !self.counts(offset) {
             return;
         }
@@ -129,21 +161,57 @@ impl Comparison {
             self.tally.equal += 1;
         } else {
             self.tally.differing += 1;
-            self.tally.first_difference.get_or_insert(offset);
+            self.differs_at(offset);
         }
     }
 
-    fn one_sided(&mut self, side: Side, offset: i64) {
-        self.lane(side).records.pop_front();
+    fn one_sided(&mut self, side: Side, offset: i64) -> Result<(), String> {
+        let Some(record) = self.lane(side).records.pop_front() else { return Ok(()) };
+        self.explain(side, &record);
         if !self.counts(offset) {
-            return;
+            return Ok(());
         }
-        if self.compacted {
-            self.tally.compacted += 1;
-        } else {
-            self.tally.missing += 1;
-            self.tally.first_difference.get_or_insert(offset);
+        let lack = match self.compaction {
+            None => Lack::Missing,
+            Some(rules) => self.lane(side.other()).lacking.lacks(&record, &rules)?,
+        };
+        match lack {
+            Lack::Held => {}
+            Lack::Explained => self.tally.compacted += 1,
+            Lack::Missing => {
+                self.tally.missing += 1;
+                self.differs_at(offset);
+            }
         }
+        Ok(())
+    }
+
+    /// What a record that `side` has tells of those that are lacking.
+    fn explain(&mut self, side: Side, record: &ComparedRecord) {
+        let explained = match record.kind() {
+            Content::Data { key: Some(key), .. } => self.lane(side).lacking.has(key),
+            Content::Control { commit: Some(commit) } => {
+                self.lane(side.other()).lacking.ended(record.producer_id(), commit)
+            }
+            _ => 0,
+        };
+        self.tally.compacted += explained;
+    }
+
+    fn settle(&mut self) {
+        for side in [Side::Local, Side::Source] {
+            let settled = std::mem::take(&mut self.lane(side).lacking).settle();
+            self.tally.compacted += settled.explained;
+            self.tally.missing += settled.missing;
+            if let Some(first) = settled.first_missing {
+                self.differs_at(first);
+            }
+        }
+    }
+
+    fn differs_at(&mut self, offset: i64) {
+        let first = self.tally.first_difference.map_or(offset, |first| first.min(offset));
+        self.tally.first_difference = Some(first);
     }
 }
 
@@ -151,6 +219,16 @@ enum Front {
     At(i64),
     Waiting,
     Ended,
+}
+
+impl Front {
+    fn is_beyond(&self, to: i64) -> bool {
+        match self {
+            Front::At(offset) => *offset >= to,
+            Front::Waiting => false,
+            Front::Ended => true,
+        }
+    }
 }
 
 /// The offset of a side's next record; its batch is unpacked when it comes to the front.
@@ -168,90 +246,5 @@ fn front(lane: &mut Lane) -> Result<Front, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use protocol::record_batch::{BatchBuilder, batches};
-
-    fn batch(base: i64, values: &[&str]) -> Bytes {
-        let mut builder = BatchBuilder::new().base_offset(base).leader_epoch(3);
-        for value in values {
-            builder.push(7, Some(b"k"), Some(value.as_bytes()), &[]);
-        }
-        builder.build()
-    }
-
-    fn compare(from: i64, to: i64, compacted: bool, local: &[Bytes], source: &[Bytes]) -> Tally {
-        let mut comparison = Comparison::new(from, to, compacted);
-        let (mut local, mut source) = (local.iter(), source.iter());
-        loop {
-            let side = match comparison.advance().unwrap() {
-                Need::Done => return comparison.tally(),
-                Need::More(side) => side,
-            };
-            let lane = if side == Side::Local { &mut local } else { &mut source };
-            match lane.next() {
-                Some(bytes) => {
-                    let header = batches(bytes).next().unwrap().unwrap().header;
-                    comparison.push(side, header, bytes.clone());
-                }
-                None => comparison.end(side),
-            }
-        }
-    }
-
-    #[test]
-    fn equal_logs() {
-        let log = [batch(0, &["a", "b"]), batch(2, &["c"])];
-        let tally = compare(0, 3, false, &log, &log);
-        assert_eq!(tally, Tally { equal: 3, ..Tally::default() });
-    }
-
-    #[test]
-    fn only_the_common_range_counts() {
-        let log = [batch(0, &["a", "b", "c", "d"]), batch(4, &["e"])];
-        assert_eq!(compare(2, 4, false, &log, &log).equal, 2);
-    }
-
-    #[test]
-    fn another_value_differs_at_its_offset() {
-        let here = [batch(0, &["a", "b"]), batch(2, &["c"])];
-        let there = [batch(0, &["a", "x"]), batch(2, &["c"])];
-        let tally = compare(0, 3, false, &here, &there);
-        assert_eq!((tally.equal, tally.differing, tally.first_difference), (2, 1, Some(1)));
-    }
-
-    #[test]
-    fn other_batch_bounds_with_the_same_records_are_equal() {
-        let here = [batch(0, &["a", "b", "c"])];
-        let there = [batch(0, &["a"]), batch(1, &["b", "c"])];
-        assert_eq!(compare(0, 3, false, &here, &there).equal, 3);
-    }
-
-    #[test]
-    fn a_record_of_one_side_only_is_missing_or_compacted() {
-        let here = [batch(0, &["a", "b"])];
-        let there = [batch(0, &["a"]), batch(1, &["b", "c"])];
-        let tally = compare(0, 3, false, &here, &there);
-        assert_eq!((tally.equal, tally.missing, tally.first_difference), (2, 1, Some(2)));
-        let cleaned = compare(0, 3, true, &here, &there);
-        assert_eq!((cleaned.equal, cleaned.compacted, cleaned.missing), (2, 1, 0));
-    }
-
-    #[test]
-    fn another_leader_epoch_alone_is_not_a_difference_of_records() {
-        let mut builder = BatchBuilder::new().base_offset(0).leader_epoch(9);
-        builder.push(7, Some(b"k"), Some(b"a"), &[]);
-        assert_eq!(compare(0, 1, false, &[batch(0, &["a"])], &[builder.build()]).equal, 1);
-    }
-
-    #[test]
-    fn a_damaged_batch_is_an_error_and_not_a_difference() {
-        let mut damaged = batch(0, &["a"]).to_vec();
-        *damaged.last_mut().unwrap() ^= 1;
-        let mut comparison = Comparison::new(0, 1, false);
-        let header = batches(&damaged).next().unwrap().unwrap().header;
-        comparison.push(Side::Local, header, Bytes::from(damaged));
-        comparison.push(Side::Source, header, batch(0, &["a"]));
-        assert!(comparison.advance().is_err());
-    }
-}
+#[path = "compare_tests.rs"]
+mod tests;

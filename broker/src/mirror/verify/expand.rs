@@ -1,6 +1,7 @@
 //! PURE: the records of a batch in a form that can be compared, decompressed under a cap.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::Read as _;
 
 use protocol::record_batch::{BatchHeader, Compression, HEADER_BYTES, Records, TimestampType};
@@ -21,6 +22,62 @@ pub struct ComparedRecord {
     control: bool,
     /// Key, value and headers, each with its length, so that no two records run into one another.
     content: Vec<u8>,
+    kind: Content,
+}
+
+/// What a cleaner goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Data {
+        /// A hash of the key; `None`: it has none.
+        key: Option<u128>,
+        tombstone: bool,
+    },
+    /// `commit`: whether a transaction's marker commits it; `None`: another control record.
+    Control { commit: Option<bool> },
+}
+
+impl ComparedRecord {
+    pub fn kind(&self) -> Content {
+        self.kind
+    }
+
+    pub fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    pub fn producer_id(&self) -> i64 {
+        self.producer.0
+    }
+
+    /// The producer whose transaction it belongs to.
+    pub fn transaction(&self) -> Option<i64> {
+        (self.transactional && !self.control).then_some(self.producer.0)
+    }
+}
+
+/// Two keys of one hash would explain each other's absence: 128 bits make that a matter of design, not of luck.
+fn hash(key: &[u8]) -> u128 {
+    let half = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u8(seed);
+        hasher.write(key);
+        hasher.finish()
+    };
+    u128::from(half(1)) << 64 | u128::from(half(2))
+}
+
+fn kind_of(control: bool, key: Option<&[u8]>, value: Option<&[u8]>) -> Content {
+    if !control {
+        return Content::Data { key: key.map(hash), tombstone: value.is_none() };
+    }
+    // Version and type, two bytes each.
+    let commit = match key.and_then(|key| key.get(2..4)) {
+        Some([0, 0]) => Some(false),
+        Some([0, 1]) => Some(true),
+        _ => None,
+    };
+    Content::Control { commit }
 }
 
 pub fn expand(header: &BatchHeader, batch: &[u8]) -> Result<VecDeque<ComparedRecord>, String> {
@@ -67,6 +124,7 @@ pub fn expand(header: &BatchHeader, batch: &[u8]) -> Result<VecDeque<ComparedRec
                 transactional: header.is_transactional(),
                 control: header.is_control(),
                 content,
+                kind: kind_of(header.is_control(), record.key, record.value),
             })
         })
         .collect()

@@ -16,6 +16,7 @@ use crate::mirror::source::SourceClient;
 use crate::mirror::source::lineage::{self, At};
 use crate::mirror::state::{SourceFailure, SourceLeader};
 
+use super::compaction::CompactionRules;
 use super::compare::{Comparison, Need, Side, Tally};
 
 /// Read at once from each side; a batch that is larger comes alone.
@@ -36,8 +37,8 @@ pub struct Verified {
 pub struct VerifyTarget {
     pub id: TopicIdPartition,
     pub topic: Arc<str>,
-    /// Whether both sides may have cleaned their logs.
-    pub compacted: bool,
+    /// Where either side may have compacted its log.
+    pub compaction: Option<CompactionRules>,
     /// A released copy is compared up to here: what comes after was written by clients.
     pub until: Option<Offset>,
 }
@@ -69,19 +70,25 @@ pub async fn verify_partition(
     let mut source =
         SourceReader { connection: opened.connection, leader, target: target.clone(), next: from };
     let mut local_next = from;
-    let mut comparison = Comparison::new(from.0, to.0, target.compacted);
+    let mut comparison = Comparison::new(from.0, to.0, target.compaction);
+    let ends = match target.compaction {
+        Some(_) => (here.high_watermark, bounds.log_end),
+        None => (to, to),
+    };
     loop {
         match comparison.advance()? {
             Need::Done => return Ok(Verified { from, to, tally: comparison.tally() }),
             Need::More(Side::Local) => {
-                let bytes = match local_next < to {
-                    true => partition.read(local_next, to, CHUNK_BYTES).map_err(|error| error.to_string())?,
+                let bytes = match local_next < ends.0 {
+                    true => {
+                        partition.read(local_next, ends.0, CHUNK_BYTES).map_err(|error| error.to_string())?
+                    }
                     false => Bytes::new(),
                 };
                 local_next = feed(&mut comparison, Side::Local, &bytes, local_next)?;
             }
             Need::More(Side::Source) => {
-                let bytes = if source.next < to { source.read().await? } else { Bytes::new() };
+                let bytes = if source.next < ends.1 { source.read().await? } else { Bytes::new() };
                 source.next = feed(&mut comparison, Side::Source, &bytes, source.next)?;
             }
         }
