@@ -122,7 +122,7 @@ impl BrokerServer {
         let mirror_runtime = MirrorRuntime::new().map_err(StartError::Threads)?;
         let mirroring =
             mirroring::start(&mirror_runtime, &config, &storage.cluster_id, &cache, &channel, &replicas);
-        metrics::register(&metrics, config.node_id, &applied, mirroring.manager.metrics());
+        metrics::register(&metrics, config.node_id, &applied, &mirroring);
         let dynamic_config = Arc::new(DynamicBrokerConfig::new(config.clone()));
         let cleaning = Cleaning::start(&logs.manager, &dynamic_config, &metrics);
 

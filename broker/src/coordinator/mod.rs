@@ -7,7 +7,7 @@ pub mod shard;
 
 pub use log::{CoordinatorLog, CoordinatorLogError, CoordinatorLogs};
 pub use runtime::{CoordinatorError, CoordinatorRuntime};
-pub use shard::{CoordinatorRecord, ReplayError, Shard};
+pub use shard::{CoordinatorRecord, ReplayError, Replayed, Shard};
 
 /// The partition of a coordinator topic that keeps a key: Java's string hash, as Kafka's coordinators
 /// use it, so that every broker computes the same one.

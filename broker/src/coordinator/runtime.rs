@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::ids::*;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::log::{CoordinatorLog, CoordinatorLogError, CoordinatorLogs};
-use super::shard::{CoordinatorRecord, Shard};
+use super::shard::{CoordinatorRecord, Replayed, Shard};
 
 /// Operations that may wait for one shard; callers wait for room beyond it.
 const QUEUE_OPERATIONS: usize = 4_096;
@@ -29,6 +30,8 @@ const QUEUE_OPERATIONS: usize = 4_096;
 const BATCH_OPERATIONS: usize = 1_024;
 const BATCH_BYTES: usize = 512 * 1024;
 const LOAD_BYTES: usize = 1024 * 1024;
+/// Records left out that are told one by one; the rest are counted.
+const LEFT_OUT_TOLD: u64 = 10;
 const RELOAD_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -81,6 +84,7 @@ pub struct CoordinatorRuntime<S: Shard> {
     write_timeout: Duration,
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     shards: Mutex<HashMap<i32, ShardHandle<S>>>,
+    left_out: Arc<AtomicU64>,
 }
 
 impl<S: Shard> CoordinatorRuntime<S> {
@@ -91,8 +95,13 @@ impl<S: Shard> CoordinatorRuntime<S> {
         write_timeout: Duration,
         now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     ) -> Arc<CoordinatorRuntime<S>> {
-        let shards = Mutex::new(HashMap::new());
-        Arc::new(CoordinatorRuntime { name, logs, runtime, write_timeout, now_ms, shards })
+        let (shards, left_out) = (Mutex::new(HashMap::new()), Arc::new(AtomicU64::new(0)));
+        Arc::new(CoordinatorRuntime { name, logs, runtime, write_timeout, now_ms, shards, left_out })
+    }
+
+    /// Records that could not be read when shards were loaded.
+    pub fn records_left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 
     /// This broker leads `partition` under `leader_epoch`. Loads its state, anew for a later epoch.
@@ -115,6 +124,7 @@ impl<S: Shard> CoordinatorRuntime<S> {
             now_ms: self.now_ms.clone(),
             receiver,
             stop: stop.clone(),
+            left_out: self.left_out.clone(),
         };
         self.runtime.spawn(task.run());
         shards.insert(partition.partition, ShardHandle { leader_epoch, sender, stop });
@@ -173,6 +183,7 @@ struct ShardTask<S> {
     now_ms: Arc<dyn Fn() -> i64 + Send + Sync>,
     receiver: mpsc::Receiver<Request<S>>,
     stop: CancellationToken,
+    left_out: Arc<AtomicU64>,
 }
 
 /// Answers that wait for a log end to be committed.
@@ -242,7 +253,7 @@ impl<S: Shard> ShardTask<S> {
         let end = log.log_end_offset();
         log.committed(self.leader_epoch, end, self.write_timeout).await.map_err(|error| error.to_string())?;
         let mut next = log.log_start_offset();
-        let mut records = 0_u64;
+        let (mut records, mut left_out) = (0_u64, 0_u64);
         while next < end {
             let bytes = log.read(next, LOAD_BYTES).map_err(|error| error.to_string())?;
             let before = next;
@@ -252,8 +263,14 @@ impl<S: Shard> ShardTask<S> {
                     for record in batch.records() {
                         let record = record.map_err(|error| error.to_string())?;
                         let Some(key) = record.key else { continue };
-                        shard.replay(key, record.value).map_err(|error| error.to_string())?;
                         records += 1;
+                        match shard.replay(key, record.value).map_err(|error| error.to_string())? {
+                            Replayed::Taken => {}
+                            Replayed::LeftOut(why) => {
+                                left_out += 1;
+                                self.tell_left_out(left_out, batch.header.base_offset, &why);
+                            }
+                        }
                     }
                 }
                 next = Offset(batch.header.next_offset());
@@ -268,11 +285,20 @@ impl<S: Shard> ShardTask<S> {
             topic = self.name,
             partition,
             records,
+            left_out,
             end = next.0,
             epoch = self.leader_epoch.0,
             "coordinator shard loaded"
         );
         Ok((log, shard))
+    }
+
+    fn tell_left_out(&self, count: u64, batch_offset: i64, why: &str) {
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+        if count <= LEFT_OUT_TOLD {
+            let partition = self.partition.partition;
+            warn!(topic = self.name, partition, batch_offset, why, "a record cannot be read and is left out");
+        }
     }
 
     async fn operate(&mut self, log: Arc<dyn CoordinatorLog>, mut shard: S) -> Left {

@@ -16,9 +16,18 @@ pub struct CoordinatorRecord {
 #[error("{0}")]
 pub struct ReplayError(pub String);
 
+/// What a shard made of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replayed {
+    Taken,
+    /// It cannot be read, and the shard has seen to it that nothing is guessed: the rest is served. Told to
+    /// the operator, with the reason.
+    LeftOut(String),
+}
+
 pub trait Shard: Send + 'static {
     /// An empty state, before loading.
     fn empty() -> Self;
 
-    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), ReplayError>;
+    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<Replayed, ReplayError>;
 }

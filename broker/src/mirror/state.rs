@@ -88,13 +88,26 @@ enum Action {
     Read,
     Save(PendingSave),
     Quiesce,
-    AskSource { local_end: Offset, highest_batch_epoch: LeaderEpoch },
-    ProposeCut { kind: CutKind, offset: Offset, highest_batch_epoch: LeaderEpoch },
+    AskSource {
+        local_end: Offset,
+        highest_batch_epoch: LeaderEpoch,
+    },
+    ProposeCut {
+        kind: CutKind,
+        offset: Offset,
+        highest_batch_epoch: LeaderEpoch,
+        source_cut_id: Option<CutId>,
+    },
     AwaitHighWatermark,
     AwaitReplicas(CutFact),
     CheckSource,
-    Raise { minimum: LeaderEpoch, source: SourceLeader },
-    RestartLog { offset: Offset },
+    Raise {
+        minimum: LeaderEpoch,
+        source: SourceLeader,
+    },
+    RestartLog {
+        offset: Offset,
+    },
     Release,
 }
 
@@ -116,10 +129,6 @@ struct PendingSave {
 enum Then {
     /// The action of the state.
     Resume,
-    ProposeCut {
-        offset: Offset,
-        highest_batch_epoch: LeaderEpoch,
-    },
     Fetch(SourceLeader),
     RestartLog {
         offset: Offset,
@@ -174,8 +183,10 @@ impl MirrorPartition {
         &self.shown
     }
 
+    /// Of the source's cuts. The image has it from the cuts that took note of them, so it survives the loss
+    /// of `__mirror_state`.
     pub fn checked_cut_id(&self) -> Option<CutId> {
-        self.own_record()?.checked_cut_id
+        self.own_record().and_then(|own| own.checked_cut_id).max(self.facts.checked_source_cut)
     }
 
     /// The time before which a `Tick` does nothing.
@@ -234,8 +245,8 @@ impl MirrorPartition {
                 MirrorEvent::HighWatermarkAtEnd { cut_point, highest_batch_epoch, .. },
                 Phase::Doing(Action::AwaitHighWatermark),
             ) => {
-                let kind = CutKind::Stopping;
-                self.begin(Action::ProposeCut { kind, offset: cut_point, highest_batch_epoch }, out);
+                let (kind, offset, source_cut_id) = (CutKind::Stopping, cut_point, None);
+                self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch, source_cut_id }, out);
             }
             (MirrorEvent::ReplicasAligned { log_end, .. }, Phase::Doing(Action::AwaitReplicas(_))) => {
                 self.replicas_aligned(log_end, at, out);
@@ -377,14 +388,17 @@ impl MirrorPartition {
                 seen: self.checked_cut_id(),
                 recopy: self.facts.recopy,
             },
-            Action::ProposeCut { kind, offset, highest_batch_epoch } => MirrorEffect::ProposeCut {
-                token,
-                kind: *kind,
-                association,
-                offset: *offset,
-                leader_epoch,
-                highest_batch_epoch: *highest_batch_epoch,
-            },
+            Action::ProposeCut { kind, offset, highest_batch_epoch, source_cut_id } => {
+                MirrorEffect::ProposeCut {
+                    token,
+                    kind: *kind,
+                    association,
+                    offset: *offset,
+                    leader_epoch,
+                    highest_batch_epoch: *highest_batch_epoch,
+                    source_cut_id: *source_cut_id,
+                }
+            }
             Action::AwaitHighWatermark => MirrorEffect::AwaitHighWatermark { token },
             Action::AwaitReplicas(cut) => MirrorEffect::AwaitReplicas {
                 token,
@@ -410,7 +424,7 @@ impl MirrorPartition {
                     association,
                     leader_epoch,
                     offset: record.and_then(|record| record.last_mirrored_offset),
-                    checked_cut_id: record.and_then(|record| record.checked_cut_id),
+                    checked_cut_id: self.checked_cut_id(),
                 }
             }
         });

@@ -12,17 +12,16 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 
+use crate::coordinator::CoordinatorRuntime;
 use crate::metadata::MetadataCache;
+use crate::mirror::Mirroring;
+use crate::mirror::coordinator::MirrorShard;
 use crate::mirror::metrics::MirrorMetrics;
 
-pub fn register(
-    metrics: &Metrics,
-    broker_id: BrokerId,
-    cache: &Arc<MetadataCache>,
-    mirror: &Arc<MirrorMetrics>,
-) {
+pub fn register(metrics: &Metrics, broker_id: BrokerId, cache: &Arc<MetadataCache>, mirroring: &Mirroring) {
     let image = ImageMetrics { broker_id, cache: cache.clone() };
-    let mirror = MirrorCollector { metrics: mirror.clone() };
+    let metrics_of_mirrors = mirroring.manager.metrics().clone();
+    let mirror = MirrorCollector { metrics: metrics_of_mirrors, states: mirroring.coordinator.clone() };
     metrics.register(|registry| {
         registry.register_collector(Box::new(image));
         registry.register_collector(Box::new(mirror));
@@ -99,6 +98,7 @@ impl Collector for ImageMetrics {
 /// Mirrors whose partitions this broker leads.
 struct MirrorCollector {
     metrics: Arc<MirrorMetrics>,
+    states: Arc<CoordinatorRuntime<MirrorShard>>,
 }
 
 impl fmt::Debug for MirrorCollector {
@@ -150,6 +150,11 @@ impl Collector for MirrorCollector {
                 "mirror_config_sync_errors",
                 "Configs not taken over from a source",
                 seen.topic_config_sync_errors,
+            ),
+            (
+                "mirror_state_records_left_out",
+                "Records of __mirror_state that could not be read, at each loading",
+                self.states.records_left_out(),
             ),
         ];
         for (name, help, value) in counters {

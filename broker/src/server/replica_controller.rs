@@ -209,6 +209,7 @@ fn loss_cut(cut: &LossCut) -> Cut {
         highest_batch_epoch: cut.highest_batch_epoch.0,
         directory: Bytes::copy_from_slice(cut.directory.0.as_bytes()),
         only_release: false,
+        source_cut_id: 0,
     }
 }
 

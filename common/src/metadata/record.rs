@@ -82,6 +82,9 @@ pub enum CutKind {
     Stopping,
     /// After an unclean election; needs no association.
     Loss,
+    /// The source was cut at or above where the copy ends: nothing of the leader's log goes, but a replica
+    /// that was away may hold what the source has undone (ADR 11).
+    Source,
 }
 
 /// Whether a partition's log may have lost acknowledged records (KIP-704).
@@ -232,6 +235,14 @@ pub enum MetadataRecord {
         broker_epoch: BrokerEpoch,
         online: Vec<DirectoryId>,
     },
+    /// The newest of the source's cuts that the association has taken note of: in one batch with the
+    /// PREPARING or SOURCE cut that does so (ADR 11).
+    SourceCutChecked {
+        topic_id: TopicId,
+        partition: i32,
+        association: Association,
+        cut_id: CutId,
+    },
 }
 
 /// What the controller knows of a broker.
@@ -352,7 +363,7 @@ pub struct Release {
 /// Cuts and releases of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionMirror {
-    /// Oldest first, offsets rising: a new cut drops those at or above its offset.
+    /// Oldest first: a new cut drops those at or above its offset, a SOURCE cut only its own kind.
     pub cuts: Vec<Cut>,
     /// The PREPARING cut of the newest association, kept apart from `cuts`, which drops entries.
     pub preparing_cut: Option<Cut>,
@@ -362,12 +373,22 @@ pub struct PartitionMirror {
     pub release: Option<Release>,
     /// Releases of earlier associations, oldest first.
     pub history: Vec<Release>,
+    /// The newest of the source's cuts that the newest association has taken note of. A snapshot restates
+    /// it with a record of its own.
+    #[serde(skip)]
+    pub checked_source_cut: Option<CutId>,
 }
 
 impl PartitionMirror {
     /// The newest cut made here.
     pub fn newest_cut(&self) -> Option<&Cut> {
         self.cuts.last()
+    }
+
+    /// Those of which whoever copies from here has to hear. A SOURCE cut lies at or above the leader's log
+    /// end, so nobody has copied what it takes away.
+    pub fn cuts_told(&self) -> impl Iterator<Item = &Cut> {
+        self.cuts.iter().filter(|cut| cut.kind != CutKind::Source)
     }
 
     /// The lowest offset this partition was cut to by a cut with a higher id than `since`. A cut that

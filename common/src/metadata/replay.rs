@@ -159,6 +159,9 @@ impl MetadataImage {
                 let id = TopicIdPartition::new(*topic_id, *partition);
                 self.change_partition(id, delta, |image| image.apply_cut(offset, record))?;
             }
+            R::SourceCutChecked { topic_id, partition, association, cut_id } => {
+                self.replay_source_cut_checked(*topic_id, *partition, *association, *cut_id, delta)?;
+            }
             R::Release {
                 topic_id,
                 partition,
@@ -350,6 +353,24 @@ impl MetadataImage {
         Ok(())
     }
 
+    fn replay_source_cut_checked(
+        &mut self,
+        topic_id: TopicId,
+        partition: i32,
+        association: Association,
+        cut_id: CutId,
+        delta: &mut MetadataDelta,
+    ) -> Result<(), String> {
+        let newest = self.topics.by_id.get(&topic_id).and_then(|topic| topic.mirror.as_ref());
+        if newest.map(|mirror| mirror.association) != Some(association) {
+            return Err(format!("{association} is not the association of topic {topic_id}"));
+        }
+        self.change_partition(TopicIdPartition::new(topic_id, partition), delta, |image| {
+            image.mirror.checked_source_cut = image.mirror.checked_source_cut.max(Some(cut_id));
+            Ok(())
+        })
+    }
+
     fn change_topic(
         &mut self,
         topic_id: TopicId,
@@ -409,13 +430,18 @@ impl TopicImage {
         // longer stand for the new one. `cuts` stays: a replica may still have to apply them.
         for partition in self.partitions.iter_mut() {
             let mirror = &partition.mirror;
-            if mirror.release.is_none() && mirror.preparing_cut.is_none() && mirror.stopping_cut.is_none() {
+            if mirror.release.is_none()
+                && mirror.preparing_cut.is_none()
+                && mirror.stopping_cut.is_none()
+                && mirror.checked_source_cut.is_none()
+            {
                 continue;
             }
             let mirror = &mut Arc::make_mut(partition).mirror;
             mirror.history.extend(mirror.release.take());
             mirror.preparing_cut = None;
             mirror.stopping_cut = None;
+            mirror.checked_source_cut = None;
         }
         Ok(())
     }
@@ -449,12 +475,16 @@ impl PartitionImage {
             directory: *directory,
             leader_keeps_tail: *leader_keeps_tail,
         };
-        self.mirror.cuts.retain(|earlier| earlier.offset < cut.offset);
+        // Whoever copies from here is not told of a SOURCE cut, so it hides none of those they are told of.
+        self.mirror.cuts.retain(|earlier| {
+            earlier.offset < cut.offset || (*kind == CutKind::Source && earlier.kind != CutKind::Source)
+        });
         self.mirror.cuts.push(cut.clone());
         match kind {
             CutKind::Preparing => self.mirror.preparing_cut = Some(cut),
             CutKind::Stopping => self.mirror.stopping_cut = Some(cut),
             CutKind::Loss => registration.leader_recovery_state = LeaderRecoveryState::Recovered,
+            CutKind::Source => {}
         }
         Ok(())
     }

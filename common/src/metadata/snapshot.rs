@@ -145,6 +145,10 @@ fn records(image: &MetadataImage) -> Vec<MetadataRecord> {
                 let mirror = partition.mirror.clone();
                 out.push(R::PartitionMirror { topic_id, partition: index as i32, mirror });
             }
+            if let (Some(cut_id), Some(mirror)) = (partition.mirror.checked_source_cut, &topic.mirror) {
+                let (partition, association) = (index as i32, mirror.association);
+                out.push(R::SourceCutChecked { topic_id, partition, association, cut_id });
+            }
         }
     }
     if let Some(next_producer_id) = image.next_producer_id {

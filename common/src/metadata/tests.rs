@@ -197,6 +197,50 @@ fn a_cut_drops_those_at_or_above_it_and_raises_the_leader_epoch() {
     assert_eq!(partition(&image, 1, 0).registration.leader_epoch, LeaderEpoch(77));
 }
 
+/// ADR 11: a SOURCE cut is for the replicas here. Whoever copies from here is not told of it, so it hides no
+/// cut of which they have to hear.
+#[test]
+fn a_source_cut_hides_no_other_and_is_not_told() {
+    let mut image = MetadataImage::default();
+    let topic = create(&mut image, 1, 1);
+    let association = set_mirror_name(&mut image, &topic, "m");
+    let preparing = apply(&mut image, vec![cut(1, CutKind::Preparing, association.0, 100)]);
+    for offset in [90, 120, 110] {
+        apply(&mut image, vec![cut(1, CutKind::Source, association.0, offset)]);
+    }
+    let mirror = &partition(&image, 1, 0).mirror;
+    let offsets: Vec<_> = mirror.cuts.iter().map(|cut| cut.offset.0).collect();
+    assert_eq!(offsets, [100, 90, 110]);
+    assert_eq!(mirror.cuts_told().map(|cut| cut.id.0).collect::<Vec<_>>(), [preparing.0]);
+    apply(&mut image, vec![cut(1, CutKind::Loss, -1, 95)]);
+    let offsets: Vec<_> = partition(&image, 1, 0).mirror.cuts.iter().map(|cut| cut.offset.0).collect();
+    assert_eq!(offsets, [90, 95]);
+}
+
+/// What an association has checked of its source's cuts stays with it, in snapshots too.
+#[test]
+fn the_checked_cut_of_the_source_belongs_to_the_association() {
+    let mut image = MetadataImage::default();
+    let topic = create(&mut image, 1, 1);
+    let association = set_mirror_name(&mut image, &topic, "m");
+    let checked = |association: MetadataOffset, id| MetadataRecord::SourceCutChecked {
+        topic_id: topic_id(1),
+        partition: 0,
+        association: Association(association.0),
+        cut_id: CutId(id),
+    };
+    apply(&mut image, vec![checked(association, 7)]);
+    apply(&mut image, vec![checked(association, 5)]);
+    assert_eq!(partition(&image, 1, 0).mirror.checked_source_cut, Some(CutId(7)), "it never falls");
+    assert_eq!(snapshot::read(&snapshot::write(&image)).unwrap(), image);
+    let later = set_mirror_name(&mut image, &topic, "m");
+    assert_eq!(partition(&image, 1, 0).mirror.checked_source_cut, None);
+    let mut delta = MetadataDelta::default();
+    assert!(image.clone().apply(&next(&image, vec![checked(association, 9)]), &mut delta).is_err());
+    apply(&mut image, vec![checked(later, 1)]);
+    assert_eq!(partition(&image, 1, 0).mirror.checked_source_cut, Some(CutId(1)));
+}
+
 /// Counterexample 21: partitions added to a released topic are writable; to a stopping one they are not.
 #[test]
 fn counterexample_21_partitions_added_to_a_released_topic_are_born_released() {

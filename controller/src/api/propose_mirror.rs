@@ -114,6 +114,7 @@ fn cut_request(cut: &wire::propose_mirror_request::Cut) -> Result<CutRequest, St
             0 => CutKind::Preparing,
             1 => CutKind::Stopping,
             2 => CutKind::Loss,
+            3 => CutKind::Source,
             other => return Err(Status::invalid_argument(format!("unknown kind of cut {other}"))),
         },
         association: (cut.association >= 0).then_some(Association(cut.association)),
@@ -121,5 +122,6 @@ fn cut_request(cut: &wire::propose_mirror_request::Cut) -> Result<CutRequest, St
         highest_batch_epoch: LeaderEpoch(cut.highest_batch_epoch),
         directory: DirectoryId(uuid(&cut.directory)?),
         only_release: cut.only_release,
+        source_cut_id: (cut.source_cut_id > 0).then_some(CutId(cut.source_cut_id)),
     })
 }

@@ -342,7 +342,7 @@ fn difference(resource: &ConfigResource, current: &ConfigMap, next: &ConfigMap) 
 }
 
 /// Elections and eligibility that the changed configs entail, in the same atomic step.
-fn consequences(
+pub(super) fn consequences(
     image: &MetadataImage,
     settings: &ControlSettings,
     records: &[MetadataRecord],

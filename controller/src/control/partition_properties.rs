@@ -224,6 +224,7 @@ impl Model {
                     highest_batch_epoch: LeaderEpoch(0),
                     directory: directory(1),
                     only_release: false,
+                    source_cut_id: None,
                 });
                 let mut random = Numbers::default();
                 let result =

@@ -96,6 +96,7 @@ fn line(record: &MetadataRecord, after: &MetadataImage) -> Option<String> {
                 CutKind::Preparing => "PREPARING",
                 CutKind::Stopping => "STOPPING",
                 CutKind::Loss => "LOSS",
+                CutKind::Source => "SOURCE",
             };
             format!(
                 "partition {}-{partition} cut to {offset} ({kind}), leader epoch {leader_epoch}, cut {}",

@@ -107,11 +107,11 @@ impl World {
             }
             match shard.write(&write) {
                 Ok((epoch, record)) => match shard.replay(&record.key, record.value.as_deref()) {
-                    Ok(()) if fenced => {
+                    Ok(_) if fenced => {
                         self.violate("decision 16: a deposed leader records nothing", || format!("{from}"));
                         Ok(epoch)
                     }
-                    Ok(()) => Ok(epoch),
+                    Ok(_) => Ok(epoch),
                     Err(error) => Err(StoreError::Unreadable(error.0)),
                 },
                 Err(refusal) => Err(StoreError::from(&refusal)),

@@ -148,6 +148,9 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Timer {
     Start(Node),
+    Drill {
+        until_ms: i64,
+    },
     Heartbeat {
         node: Node,
         process: u32,

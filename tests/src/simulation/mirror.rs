@@ -236,9 +236,11 @@ impl World {
                 offset,
                 leader_epoch,
                 highest_batch_epoch,
+                source_cut_id,
             } => {
                 let state = match kind {
                     CutKind::Preparing => MirrorState::Preparing,
+                    CutKind::Source => MirrorState::Mirroring,
                     _ => MirrorState::Stopping,
                 };
                 self.check_recorded(node, partition, source, state, leader_epoch);
@@ -251,6 +253,7 @@ impl World {
                     highest_batch_epoch,
                     directory: DirectoryId::ZERO,
                     only_release: false,
+                    source_cut_id,
                 };
                 self.propose_mirror(node, partition, token, Proposal::Cut(request));
             }

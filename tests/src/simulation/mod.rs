@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod coordinator;
+pub mod drill;
 pub mod event;
 pub mod faults;
 pub mod follower;

@@ -121,6 +121,8 @@ mutations! {
     FetcherOutlivesItsStop,
     /// decision 20: a source that was cut below our end is FAILED
     SourceCutIsNotSeen,
+    /// ADR 11: a copy takes note of its source's cuts with a cut of its own
+    SourceCutIsNotNoted,
 }
 
 impl Mutation {
@@ -305,6 +307,11 @@ impl World {
                 {
                     cuts.lowest_since = None;
                     check.end_of_last_epoch = broker::mirror::state::EpochEnd::NotAsked;
+                }
+                if self.is(Mutation::SourceCutIsNotNoted)
+                    && let Some(cuts) = &mut check.cuts
+                {
+                    cuts.lowest_since = cuts.lowest_since.filter(|cut| *cut < check.local_end);
                 }
                 MirrorEvent::SourceChecked { token, result: Ok(check) }
             }

@@ -19,6 +19,9 @@ impl World {
         }
         let pause = self.random.between(self.profile.operator_ms / 2, self.profile.operator_ms * 2);
         self.after(pause, Timer::Operator);
+        if self.drill.is_on() {
+            return;
+        }
         let cluster = self.random.below(self.clusters.len());
         let image = self.clusters[cluster].image().clone();
         let Some(topic) = image.topic(TOPIC) else { return self.create_topic(cluster) };

@@ -26,6 +26,8 @@ pub struct Profile {
     pub loses_state_topic: bool,
     pub recreates_topics: bool,
     pub skews_clocks: bool,
+    /// Plays `drill.rs`, too.
+    pub drills: bool,
     /// A broker that went comes back by itself.
     pub restarts: bool,
 }
@@ -54,6 +56,7 @@ impl Profile {
             loses_state_topic: random.chance(150),
             recreates_topics: random.chance(150),
             skews_clocks: random.chance(250),
+            drills: clusters == 3 && brokers > 1 && random.chance(300),
             restarts: true,
         }
     }
@@ -79,6 +82,7 @@ impl Profile {
             loses_state_topic: false,
             recreates_topics: false,
             skews_clocks: false,
+            drills: false,
             restarts: false,
         }
     }

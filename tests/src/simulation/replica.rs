@@ -180,6 +180,7 @@ impl World {
             highest_batch_epoch: disk.log.latest_epoch().unwrap_or(LeaderEpoch::UNKNOWN),
             directory: directory_of(node),
             only_release: false,
+            source_cut_id: None,
         };
         self.propose(node, partition, None, Proposal::Cut(request));
     }

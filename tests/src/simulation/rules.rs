@@ -117,6 +117,11 @@ impl World {
             CutKind::Stopping if !removed => Some("STOPPING only when the suffix stands"),
             CutKind::Stopping if facts.stopping_cut.is_some() => Some("STOPPING once per association"),
             CutKind::Stopping if facts.preparing_cut.is_none() => Some("STOPPING only after PREPARING"),
+            CutKind::Source if removed => Some("SOURCE never once the suffix stands"),
+            CutKind::Source if facts.preparing_cut.is_none() => Some("SOURCE only after PREPARING"),
+            CutKind::Source if offset < self.truth(cluster, partition).end() => {
+                Some("SOURCE takes nothing that is committed")
+            }
             _ => None,
         };
         if let Some(rule) = wrong {

@@ -6,6 +6,7 @@ use common::metadata::{MetadataDelta, MetadataImage, MetadataRecord};
 use controller::control::ControlSettings;
 
 use super::coordinator::Coordinator;
+use super::drill::Drill;
 use super::event::{Node, Timer};
 use super::mutation::Mutation;
 use super::node::Broker;
@@ -98,6 +99,7 @@ impl World {
             next_number: 0,
             next_value: 0,
             trace: None,
+            drill: Drill::NotYet,
         }
     }
 
@@ -150,6 +152,7 @@ impl World {
         }
         self.after(self.profile.fault_ms, Timer::Fault);
         self.after(50, Timer::Operator);
+        self.begin_drill();
     }
 }
 

@@ -8,6 +8,7 @@ use controller::control::ControlSettings;
 
 use super::client::Producer;
 use super::coordinator::Coordinator;
+use super::drill::Drill;
 use super::event::{Event, Node, Timer};
 use super::mutation::Mutation;
 use super::node::Broker;
@@ -106,6 +107,7 @@ pub struct World {
     pub next_number: u64,
     pub next_value: u64,
     pub trace: Option<Vec<String>>,
+    pub drill: Drill,
 }
 
 impl World {
@@ -268,6 +270,7 @@ impl World {
             Timer::Client { cluster, producer } => self.client_tick(cluster, producer),
             Timer::Fault => self.fault(),
             Timer::Operator => self.operate(),
+            Timer::Drill { until_ms } => self.drill_on(until_ms),
             _ => {}
         }
     }

@@ -15,15 +15,18 @@ impl Shard for Counters {
         Counters(BTreeMap::new())
     }
 
-    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), ReplayError> {
+    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<Replayed, ReplayError> {
         if key == b"bad" {
             return Err(ReplayError("bad key".to_owned()));
+        }
+        if key == b"odd" {
+            return Ok(Replayed::LeftOut("odd key".to_owned()));
         }
         match value {
             Some(value) => self.0.insert(key.to_vec(), value.to_vec()),
             None => self.0.remove(key),
         };
-        Ok(())
+        Ok(Replayed::Taken)
     }
 }
 
@@ -170,6 +173,21 @@ async fn a_refused_append_leaves_nothing_in_the_state() {
     assert_eq!(runtime.run(0, set(b"k", b"1")).await, Err(CoordinatorError::NotEnoughReplicas));
     log.refuse.store(false, Ordering::SeqCst);
     assert_eq!(runtime.run(0, get(b"k")).await, Ok(None));
+}
+
+/// One record that nobody can read takes nothing from the others, and is counted.
+#[tokio::test]
+async fn a_record_that_is_left_out_blocks_nothing() {
+    let log = Arc::new(FakeLog::default());
+    for (key, value) in [(b"odd", b"0"), (b"key", b"1")] {
+        let batch = BatchBuilder::new().record(0, Some(key), Some(value)).build().to_vec();
+        log.append(LeaderEpoch(1), batch).unwrap();
+    }
+    log.commit_all();
+    let runtime = runtime(&log);
+    runtime.elected(PARTITION, LeaderEpoch(1));
+    assert_eq!(runtime.run(0, get(b"key")).await, Ok(Some(b"1".to_vec())));
+    assert_eq!(runtime.records_left_out(), 1);
 }
 
 #[tokio::test]

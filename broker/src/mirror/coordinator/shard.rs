@@ -7,7 +7,7 @@ use common::ids::*;
 use common::mirror_state::MirrorState;
 use thiserror::Error;
 
-use crate::coordinator::{CoordinatorRecord, ReplayError, Shard};
+use crate::coordinator::{CoordinatorRecord, ReplayError, Replayed, Shard};
 use crate::mirror::deps::StateWrite;
 
 use super::record::{
@@ -31,7 +31,7 @@ pub enum WriteRefusal {
 
 enum Entry {
     Record(StateRecord),
-    /// Written by something newer, or damaged. Read as neither a state nor "nothing recorded".
+    /// Written by something newer. Read as neither a state nor "nothing recorded".
     Unreadable(String),
 }
 
@@ -44,13 +44,14 @@ impl Shard for MirrorShard {
         MirrorShard { states: HashMap::new() }
     }
 
-    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), ReplayError> {
+    fn replay(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<Replayed, ReplayError> {
         let key = match decode_key(key) {
             Ok(key) => key,
-            // A record type of a later version says nothing about ours.
-            Err(RecordError::UnknownType(_)) => return Ok(()),
-            Err(error) => return Err(ReplayError(error.to_string())),
+            // Of a later version, or of nobody: it says nothing about any partition that could be asked for,
+            // and must not take the others' coordinator away.
+            Err(error) => return Ok(Replayed::LeftOut(error.to_string())),
         };
+        let named = |error: &RecordError| Replayed::LeftOut(format!("{}: {error}", key.coordinator_key()));
         match value.map(decode_value) {
             None => {
                 self.states.remove(&key);
@@ -58,11 +59,21 @@ impl Shard for MirrorShard {
             Some(Ok(record)) => {
                 self.states.insert(key, Entry::Record(record));
             }
-            Some(Err(error)) => {
+            Some(Err(error @ RecordError::UnknownVersion(_))) => {
+                let left_out = named(&error);
                 self.states.insert(key, Entry::Unreadable(error.to_string()));
+                return Ok(left_out);
+            }
+            // Damaged is lost, and a lost state is rebuilt: what must never be guessed (cuts, releases, the
+            // source's cuts that were checked) is in the metadata image (decisions 11, 14). The record before
+            // it is no answer: its epochs would let a deposed writer in.
+            Some(Err(error)) => {
+                let left_out = named(&error);
+                self.states.remove(&key);
+                return Ok(left_out);
             }
         }
-        Ok(())
+        Ok(Replayed::Taken)
     }
 }
 
@@ -245,21 +256,37 @@ mod tests {
         assert_eq!(apply(&mut shard, &write(MirrorState::Preparing, 6, 12, 5)), Ok(StateEpoch(6)));
     }
 
-    /// M17 of the fault list: a value that is not understood is neither a state nor "nothing".
+    /// M17 of the fault list: a value of a later version is neither a state nor "nothing".
     #[test]
-    fn an_unreadable_record_is_not_nothing() {
+    fn a_record_of_a_later_version_is_not_nothing() {
         let mut shard = MirrorShard::empty();
-        shard.replay(&encode_key(&key()), Some(&[0, 7])).unwrap();
+        let replayed = shard.replay(&encode_key(&key()), Some(&[0, 7])).unwrap();
+        assert!(matches!(replayed, Replayed::LeftOut(_)));
         assert!(shard.read(&key()).is_err());
         let refused = apply(&mut shard, &write(MirrorState::Preparing, 5, 10, 0));
         assert!(matches!(refused, Err(WriteRefusal::Unreadable(_))));
     }
 
     #[test]
-    fn a_damaged_key_stops_the_shard_and_an_unknown_type_does_not() {
-        let mut shard = MirrorShard::empty();
-        assert!(shard.replay(&[0, 2, 0, 9], None).is_err());
-        assert_eq!(shard.replay(&[0, 99, 1, 2, 3], Some(&[1])), Ok(()));
+    fn a_damaged_key_or_an_unknown_type_is_left_out_and_told() {
+        let mut shard = mirroring();
+        for key in [&[0, 2, 0, 9][..], &[0, 99, 1, 2, 3], &[]] {
+            assert!(matches!(shard.replay(key, Some(&[1])), Ok(Replayed::LeftOut(_))), "{key:?}");
+        }
+        assert!(shard.read(&key()).unwrap().is_some());
+    }
+
+    /// A damaged value is a lost state, told by name: what it was before it is not what it is now, and a
+    /// new one can be recorded.
+    #[test]
+    fn a_damaged_value_is_a_lost_state() {
+        let mut shard = mirroring();
+        let Ok(Replayed::LeftOut(why)) = shard.replay(&encode_key(&key()), Some(&[0, 0, 9])) else {
+            panic!("taken")
+        };
+        assert!(why.starts_with(&key().coordinator_key()), "{why}");
+        assert_eq!(shard.read(&key()), Ok(None));
+        assert_eq!(apply(&mut shard, &write(MirrorState::Preparing, 5, 10, 0)), Ok(StateEpoch(1)));
     }
 
     #[test]

@@ -12,8 +12,7 @@ use crate::mirror::coordinator::StateKey;
 use crate::mirror::deps::{LocalPartition, MirrorAppendError, StateWrite};
 use crate::mirror::source::{Question, QuestionKind};
 use crate::mirror::state::{
-    FailureKind, FailureReason, FetchStop, MirrorEffect, MirrorEvent, ProposalError, SourceFailure,
-    StoreError, Token,
+    FailureKind, FailureReason, FetchStop, MirrorEffect, MirrorEvent, SourceFailure, StoreError, Token,
 };
 
 use super::conditions::{high_watermark_at_end, replicas_aligned};
@@ -80,8 +79,12 @@ impl ManagerTask {
                 offset,
                 leader_epoch,
                 highest_batch_epoch,
+                source_cut_id,
             } => {
-                let cut = proposals::cut(id, kind, association, offset, leader_epoch, highest_batch_epoch);
+                let cut = propose_mirror_request::Cut {
+                    source_cut_id: source_cut_id.map_or(0, |id| id.0),
+                    ..proposals::cut(id, kind, association, offset, leader_epoch, highest_batch_epoch)
+                };
                 self.batches.proposals.push(Proposal::Cut(id, token, cut));
             }
             MirrorEffect::ProposeRaise { token, leader_epoch, minimum } => {
@@ -320,18 +323,17 @@ impl ManagerTask {
         let (controller, messages) = (self.deps.controller.clone(), self.messages.clone());
         let client = self.mirrors.client_for(&mirror, &self.image);
         self.runtime.spawn(async move {
+            let told = source_cluster_id.clone();
             let source =
                 propose_mirror_request::MirrorSource { mirror: mirror.to_string(), source_cluster_id };
             let request = ProposeMirrorRequest { sources: vec![source], ..Default::default() };
-            if let Some(Err(ProposalError::Refused(why))) =
-                proposals::propose(&*controller, request, 1).await.into_iter().next()
+            if let Ok(answer) = controller.propose(request).await
+                && let Some(client) = client
+                && let own = client.identity().own_cluster_id.clone()
+                && let Some(reason) = proposals::first_contact_refusal(&answer, &own, &told)
             {
-                tracing::warn!(%mirror, why, "the source is refused");
-                if let Some(client) = client {
-                    // What else the controller refuses (our own cluster, another than recorded) each
-                    // connection's check finds by itself.
-                    client.refuse(FailureReason::new(FailureKind::ProducerIdRange, why));
-                }
+                tracing::warn!(%mirror, %reason, "the source is refused");
+                client.refuse(reason);
             }
             let _ = messages.send(Message::FirstContactDone { mirror });
         });

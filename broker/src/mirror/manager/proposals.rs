@@ -4,10 +4,12 @@ use bytes::Bytes;
 use common::ids::*;
 use common::metadata::record::CutKind;
 use protocol::ErrorCode;
-use protocol::proto::controller::{ProposeMirrorRequest, propose_mirror_request as wire};
+use protocol::proto::controller::{
+    ProposeMirrorRequest, ProposeMirrorResponse, propose_mirror_request as wire,
+};
 
 use crate::mirror::deps::ControllerLink;
-use crate::mirror::state::{ProposalError, Token};
+use crate::mirror::state::{FailureKind, FailureReason, ProposalError, Token};
 
 pub enum Proposal {
     Cut(TopicIdPartition, Token, wire::Cut),
@@ -46,6 +48,7 @@ pub fn cut(
             CutKind::Preparing => 0,
             CutKind::Stopping => 1,
             CutKind::Loss => 2,
+            CutKind::Source => 3,
         },
         association: association.0,
         offset: offset.0,
@@ -53,6 +56,7 @@ pub fn cut(
         // Only a LOSS cut names a directory: it alone keeps a tail.
         directory: Bytes::copy_from_slice(DirectoryId::ZERO.0.as_bytes()),
         only_release: false,
+        source_cut_id: 0,
     }
 }
 
@@ -109,6 +113,27 @@ pub async fn propose(
     results
 }
 
+/// Why the controller does not record a source; `None` if it does, or could not be asked and will be again.
+pub fn first_contact_refusal(
+    answer: &ProposeMirrorResponse,
+    own_cluster_id: &str,
+    told: &str,
+) -> Option<FailureReason> {
+    let result = answer.results.first();
+    let (code, message) = match answer.error_code {
+        0 => result.map_or((0, ""), |result| (result.error_code, result.error_message.as_str())),
+        code => (code, ""),
+    };
+    let ProposalError::Refused(why) = (code != 0).then(|| error_of(code, message))? else { return None };
+    let kind = match i16::try_from(code).ok().and_then(ErrorCode::from_code) {
+        Some(ErrorCode::PolicyViolation) => FailureKind::ProducerIdRange,
+        Some(ErrorCode::InconsistentClusterId) if told == own_cluster_id => FailureKind::OwnCluster,
+        Some(ErrorCode::InconsistentClusterId) => FailureKind::OtherSourceCluster,
+        _ => FailureKind::FirstContact,
+    };
+    Some(FailureReason::new(kind, why))
+}
+
 fn error_of(code: i32, message: &str) -> ProposalError {
     let code =
         i16::try_from(code).ok().and_then(ErrorCode::from_code).unwrap_or(ErrorCode::UnknownServerError);
@@ -119,6 +144,35 @@ fn error_of(code: i32, message: &str) -> ProposalError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use protocol::proto::controller::propose_mirror_response;
+
+    #[test]
+    fn a_refusal_at_first_contact_says_which_it_was() {
+        let refused = |code: ErrorCode, told| {
+            let result = propose_mirror_response::Result {
+                error_code: code.code().into(),
+                error_message: "why".to_owned(),
+            };
+            let answer = ProposeMirrorResponse { results: vec![result], ..Default::default() };
+            first_contact_refusal(&answer, "here", told).map(|reason| reason.kind)
+        };
+        let table = [
+            (ErrorCode::None, "there", None),
+            (ErrorCode::NotController, "there", None),
+            (ErrorCode::PolicyViolation, "there", Some(FailureKind::ProducerIdRange)),
+            (ErrorCode::InconsistentClusterId, "here", Some(FailureKind::OwnCluster)),
+            (ErrorCode::InconsistentClusterId, "there", Some(FailureKind::OtherSourceCluster)),
+            (ErrorCode::InvalidRequest, "", Some(FailureKind::FirstContact)),
+        ];
+        for (code, told, expected) in table {
+            assert_eq!(refused(code, told), expected, "{code:?}");
+        }
+        let whole = ProposeMirrorResponse {
+            error_code: ErrorCode::StaleBrokerEpoch.code().into(),
+            ..Default::default()
+        };
+        assert!(first_contact_refusal(&whole, "here", "there").is_some());
+    }
 
     #[test]
     fn results_belong_to_cuts_then_releases_then_raises() {

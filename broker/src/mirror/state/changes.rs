@@ -46,7 +46,8 @@ impl MirrorPartition {
             }
         }
         let cut_appeared = (before.preparing_cut.is_none() && self.facts.preparing_cut.is_some())
-            || (before.stopping_cut.is_none() && self.facts.stopping_cut.is_some());
+            || (before.stopping_cut.is_none() && self.facts.stopping_cut.is_some())
+            || self.facts.checked_source_cut > before.checked_source_cut;
         match self.phase.clone() {
             Phase::Recovering | Phase::Released => {}
             // What is written, or read, goes on from the image when it is answered.
@@ -54,7 +55,10 @@ impl MirrorPartition {
             | Phase::Pausing { action: Action::Read | Action::Save(_), .. } => {}
             Phase::ImageBehind => self.begin(Action::Read, out),
             // Ours, or that of a request that seemed lost: it stands, and is completed.
-            _ if cut_appeared => self.resume(at, out),
+            _ if cut_appeared => {
+                self.drop_fetcher(out);
+                self.resume(at, out);
+            }
             Phase::Fetching { .. } if self.facts.leader_epoch != before.leader_epoch => {
                 out.push(MirrorEffect::AppendUnder { leader_epoch: self.facts.leader_epoch });
             }

@@ -44,6 +44,8 @@ pub enum MirrorEffect {
         offset: Offset,
         leader_epoch: LeaderEpoch,
         highest_batch_epoch: LeaderEpoch,
+        /// Of PREPARING and SOURCE: the newest of the source's cuts that it takes note of.
+        source_cut_id: Option<CutId>,
     },
     ProposeRaise {
         token: Token,

@@ -39,8 +39,11 @@ pub struct MirrorFacts {
     pub recovering: bool,
     /// The metadata offset of the topic's record: a re-created topic counts as a cut at 0.
     pub created_at: MetadataOffset,
-    /// The cuts made here, oldest first; one that is left out was followed by a lower one.
+    /// The cuts made here of which a copy has to hear, oldest first; one that is left out was followed by a
+    /// lower one.
     pub cut_log: Vec<(CutId, Offset)>,
+    /// The newest of the source's cuts that this association has taken note of.
+    pub checked_source_cut: Option<CutId>,
 }
 
 impl MirrorFacts {
@@ -70,7 +73,8 @@ impl MirrorFacts {
             released: image.mirror.release.as_ref().is_some_and(|release| release.association == association),
             recovering: image.registration.leader_recovery_state == LeaderRecoveryState::Recovering,
             created_at: topic.created_at,
-            cut_log: image.mirror.cuts.iter().map(|cut| (cut.id, cut.offset)).collect(),
+            cut_log: image.mirror.cuts_told().map(|cut| (cut.id, cut.offset)).collect(),
+            checked_source_cut: image.mirror.checked_source_cut,
         })
     }
 }

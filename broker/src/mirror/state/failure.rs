@@ -30,10 +30,12 @@ pub enum FailureKind {
     LocalStorage,
     /// The source hands out producer ids of this cluster's own range (decision 6).
     ProducerIdRange,
+    /// The controller does not record this source for another reason.
+    FirstContact,
 }
 
 impl FailureKind {
-    pub const ALL: [FailureKind; 13] = [
+    pub const ALL: [FailureKind; 14] = [
         FailureKind::SourceShorter,
         FailureKind::SourceCut,
         FailureKind::OtherSourceCluster,
@@ -47,6 +49,7 @@ impl FailureKind {
         FailureKind::TieredStorage,
         FailureKind::LocalStorage,
         FailureKind::ProducerIdRange,
+        FailureKind::FirstContact,
     ];
 
     pub fn text(self) -> &'static str {
@@ -64,6 +67,7 @@ impl FailureKind {
             FailureKind::TieredStorage => "offset moved to tiered storage",
             FailureKind::LocalStorage => "local log",
             FailureKind::ProducerIdRange => "source uses this cluster's producer ids",
+            FailureKind::FirstContact => "source was not recorded",
         }
     }
 }

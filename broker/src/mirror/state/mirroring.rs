@@ -1,6 +1,7 @@
 //! MIRRORING: check the source, have the epoch raised where it is too low, copy.
 
 use common::ids::*;
+use common::metadata::record::CutKind;
 use common::mirror_state::MirrorState;
 
 use crate::mirror::coordinator::record::StateRecord;
@@ -107,6 +108,9 @@ impl MirrorPartition {
         }
         let newest = check.cuts.and_then(|cuts| cuts.newest);
         if newest > self.checked_cut_id() {
+            if let Some(offset) = check.cuts.and_then(|cuts| cuts.lowest_since) {
+                return self.take_note(offset, newest, out);
+            }
             // Durable before the first fetch under it (decision 20).
             let reason = self.own_record().map_or(String::new(), |own| own.reason.clone());
             let record =
@@ -114,6 +118,15 @@ impl MirrorPartition {
             return self.save_record(record, Then::Fetch(check.leader), out);
         }
         self.fetch_from(check.leader, at, out);
+    }
+
+    /// The source undid what lay above `offset`; this log ends at or below it, but that of a replica which is
+    /// away may not. Nothing else would tell it: the source may go on under the batch epoch that its tail has.
+    fn take_note(&mut self, offset: Offset, source_cut_id: Option<CutId>, out: &mut Effects) {
+        let kind = CutKind::Source;
+        // No batch here lies above the leader epoch (decision 8).
+        let highest_batch_epoch = self.facts.leader_epoch;
+        self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch, source_cut_id }, out);
     }
 
     /// Starts the fetcher once the leader epoch is at least the source's.

@@ -1,14 +1,12 @@
 //! PREPARING: cut the local log to what the source knows of it, once per association.
 
 use common::ids::*;
-use common::mirror_state::MirrorState;
-
-use crate::mirror::coordinator::record::StateRecord;
+use common::metadata::record::CutKind;
 
 use super::event::{LastMirrored, SourcePosition};
 use super::facts::MirrorFacts;
 use super::failure::{Moment, SourceFailure};
-use super::{Action, Effects, MirrorPartition, Then};
+use super::{Action, Effects, MirrorPartition};
 
 /// What the source's answer allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,17 +80,10 @@ impl MirrorPartition {
         match decide_cut(&position, local_end, &self.facts) {
             CutDecision::Wait(why) => self.pause(again, why.to_owned(), at, out),
             CutDecision::Cut(offset) => {
-                let then = Then::ProposeCut { offset, highest_batch_epoch };
-                // The cuts the source made up to this answer are in it. Of several answers the first
-                // id stays: which of the proposals gets committed is not known here, and an id too
-                // low only makes a later check stricter.
-                let checked_cut_id = self.checked_cut_id().or(position.newest_cut);
-                let record = StateRecord { checked_cut_id, ..self.record_of(MirrorState::Preparing, at) };
-                if checked_cut_id == self.checked_cut_id() {
-                    let kind = common::metadata::record::CutKind::Preparing;
-                    return self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch }, out);
-                }
-                self.save_record(record, then, out);
+                // The cuts the source made up to this answer are in it: offset and id are of one answer and
+                // are committed together.
+                let (kind, source_cut_id) = (CutKind::Preparing, position.newest_cut);
+                self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch, source_cut_id }, out);
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What is made durable, and what is shown.
 
-use common::metadata::record::CutKind;
 use common::mirror_state::MirrorState;
 
 use crate::mirror::coordinator::record::{StateEpoch, StateRecord};
@@ -33,11 +32,6 @@ impl MirrorPartition {
                 }
                 match save.then {
                     Then::Resume => self.resume(at, out),
-                    Then::ProposeCut { .. } if self.facts.preparing_cut.is_some() => self.resume(at, out),
-                    Then::ProposeCut { offset, highest_batch_epoch } => {
-                        let kind = CutKind::Preparing;
-                        self.begin(Action::ProposeCut { kind, offset, highest_batch_epoch }, out);
-                    }
                     Then::Fetch(source) => self.fetch_from(source, at, out),
                     Then::RestartLog { offset } => self.begin(Action::RestartLog { offset }, out),
                 }
@@ -61,7 +55,7 @@ impl MirrorPartition {
             attempt: self.attempt,
             next_retry_ms: -1,
             failed_state: None,
-            checked_cut_id: own.and_then(|own| own.checked_cut_id),
+            checked_cut_id: self.checked_cut_id(),
         }
     }
 

@@ -26,6 +26,8 @@ pub struct CutRequest {
     pub directory: DirectoryId,
     /// STOPPING without a PREPARING cut: nothing is cut or recorded, only the epoch rises if it must.
     pub only_release: bool,
+    /// PREPARING and SOURCE: the newest of the source's cuts that this one takes note of.
+    pub source_cut_id: Option<CutId>,
 }
 
 /// The record of a cut, if the sender may make it.
@@ -51,10 +53,11 @@ pub fn cut(
             }
             (None, keeps_tail(topic, partition))
         }
-        CutKind::Preparing | CutKind::Stopping if recovering => {
+        CutKind::Preparing | CutKind::Stopping | CutKind::Source if recovering => {
             return refuse(ErrorCode::InvalidRequest, "the recovering leader's own cut comes first");
         }
         CutKind::Preparing => (Some(check_preparing(topic, partition, request)?), false),
+        CutKind::Source => (Some(check_source(topic, partition, request)?), false),
         CutKind::Stopping => {
             let association = check_stopping(topic, partition, request)?;
             if request.only_release {
@@ -71,7 +74,7 @@ pub fn cut(
             (Some(association), false)
         }
     };
-    Ok(vec![MetadataRecord::Cut {
+    let mut records = vec![MetadataRecord::Cut {
         topic_id: topic.id,
         partition: request.id.partition,
         kind: request.kind,
@@ -81,13 +84,22 @@ pub fn cut(
         broker_id: broker,
         directory: request.directory,
         leader_keeps_tail,
-    }])
+    }];
+    if let (CutKind::Preparing | CutKind::Source, Some(association), Some(cut_id)) =
+        (request.kind, association, request.source_cut_id)
+    {
+        let (topic_id, partition) = (topic.id, request.id.partition);
+        records.push(MetadataRecord::SourceCutChecked { topic_id, partition, association, cut_id });
+    }
+    Ok(records)
 }
 
-/// On an ordinary or released partition, or one with the suffix, the leader keeps its tail; a copy in
-/// PREPARING or MIRRORING is cut with the others and fetched again.
+/// On an ordinary or released partition, or one with the suffix, the leader keeps its tail; a copy that made
+/// its PREPARING cut is cut with the others and fetched again. Before that cut the log is still what it was
+/// before the add, nobody can give it back, and it may be the last copy: it is kept too (ADR 11).
 fn keeps_tail(topic: &TopicImage, partition: &PartitionImage) -> bool {
-    topic.mirror.as_ref().is_none_or(|mirror| mirror.removed || is_released(partition, mirror))
+    let uncut = partition.mirror.preparing_cut.is_none();
+    topic.mirror.as_ref().is_none_or(|mirror| mirror.removed || uncut || is_released(partition, mirror))
 }
 
 /// The association of a request must be the newest, unreleased one.
@@ -122,6 +134,26 @@ fn check_preparing(
     }
     if partition.mirror.preparing_cut.is_some() {
         return refuse(ErrorCode::InvalidRequest, "the association has made its PREPARING cut");
+    }
+    Ok(mirror.association)
+}
+
+/// A copy takes note of cuts of its source, each once. That its leader's log ends at or below the offset, the
+/// leader alone knows (decision 20).
+fn check_source(
+    topic: &TopicImage,
+    partition: &PartitionImage,
+    request: &CutRequest,
+) -> Result<Association, ControlError> {
+    let mirror = current_association(topic, partition, request.association)?;
+    if mirror.removed {
+        return refuse(ErrorCode::InvalidRequest, "the topic was removed from its mirror");
+    }
+    if partition.mirror.preparing_cut.is_none() {
+        return refuse(ErrorCode::InvalidRequest, "the association has not made its PREPARING cut");
+    }
+    if request.source_cut_id <= partition.mirror.checked_source_cut {
+        return refuse(ErrorCode::InvalidRequest, "the association has taken note of that cut of its source");
     }
     Ok(mirror.association)
 }

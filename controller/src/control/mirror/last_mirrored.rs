@@ -69,14 +69,14 @@ pub fn last_mirrored_offset(image: &MetadataImage, asker: &Asker, question: &Que
         );
     }
     let since =
-        |id: CutId| partition.mirror.cuts.iter().filter(move |cut| cut.id > id).map(|cut| cut.offset).min();
+        |id: CutId| partition.mirror.cuts_told().filter(move |cut| cut.id > id).map(|cut| cut.offset).min();
     // A topic that was made anew with its id counts as a cut at 0, so its creation is the oldest cut. Whoever
     // has seen none yet knows nothing of an earlier topic either.
     let created = CutId(topic.created_at.0);
     let seen = CutId(question.last_seen_cut_id);
     let recreated = seen.0 >= 0 && created > seen;
     let mut answer = Answer {
-        newest_cut_id: partition.mirror.cuts.iter().map(|cut| cut.id).max().max(Some(created)),
+        newest_cut_id: partition.mirror.cuts_told().map(|cut| cut.id).max().max(Some(created)),
         lowest_cut_since: if recreated { Some(Offset::ZERO) } else { since(seen) },
         leader_epoch: Some(partition.registration.leader_epoch),
         ..Answer::default()

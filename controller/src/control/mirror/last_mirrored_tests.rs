@@ -249,3 +249,23 @@ fn a_recreated_topic_starts_without_history() {
     assert_eq!(since(created_at), None);
     assert_eq!(since(-1), None);
 }
+
+/// ADR 11: nobody has copied what a SOURCE cut takes away, so nobody is told of it: neither a copy of this one,
+/// nor who comes back to a source that was a copy.
+#[test]
+fn a_source_cut_is_told_to_nobody() {
+    let mut image = image();
+    let association = set_mirror_name(&mut image, "t", "from-a");
+    let preparing = cut(&mut image, CutKind::Preparing, Some(association), 50);
+    cut(&mut image, CutKind::Source, Some(association), 40);
+    let asked = |image: &MetadataImage| {
+        let question = Question { last_seen_cut_id: preparing.0, ..question() };
+        last_mirrored_offset(image, &Asker::Cluster("a".to_owned()), &question)
+    };
+    let answer = asked(&image);
+    assert_eq!((answer.newest_cut_id, answer.lowest_cut_since), (Some(preparing), None));
+    set_mirror_name(&mut image, "t", "from-a.removed");
+    cut(&mut image, CutKind::Stopping, Some(association), 90);
+    release(&mut image, association, 90, "a");
+    assert_eq!(asked(&image).offset, Some(Offset(90)));
+}

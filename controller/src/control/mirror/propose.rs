@@ -109,7 +109,7 @@ pub fn propose(
                     source::grow_topic(image, mirror, *topic_id, *partitions, random)?
                 }
                 Proposal::Configs { mirror, topic_id, set, unset } => {
-                    source::sync_configs(image, mirror, *topic_id, set, unset)?
+                    source::sync_configs(image, settings, mirror, *topic_id, set, unset)?
                 }
             };
             records.extend(new);

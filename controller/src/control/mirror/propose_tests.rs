@@ -37,6 +37,7 @@ fn cut_request(
         highest_batch_epoch: LeaderEpoch(-1),
         directory: directory(1),
         only_release: false,
+        source_cut_id: None,
     }
 }
 
@@ -249,7 +250,11 @@ fn a_loss_cut_keeps_the_leaders_tail_except_while_copying() {
     add_topic(&mut ordinary, "t", topic_id(1), vec![registration(&[1, 2], &[1], Some(1))]);
     recovering(&mut ordinary);
     assert!(keeps(&ordinary));
-    let (mut image, _) = mirrored();
+    let (mut image, association) = mirrored();
+    let mut uncut = image.clone();
+    recovering(&mut uncut);
+    assert!(keeps(&uncut), "before its PREPARING cut it may be the last copy");
+    commit_cut(&mut image, CutKind::Preparing, Some(association), 5);
     recovering(&mut image);
     assert!(!keeps(&image));
     set_mirror_name(&mut image, "t", "m.removed");
@@ -390,4 +395,55 @@ fn two_items_on_one_partition_are_not_decided_on_one_image() {
     assert!(result.response[0].is_ok());
     assert_eq!(result.response[1].as_ref().unwrap_err().code, ErrorCode::OperationNotAttempted);
     assert_eq!(result.records.len(), 1);
+}
+
+/// ADR 11: the id of the source's cut is committed with the cut that takes note of it, and each is noted once.
+#[test]
+fn a_source_cut_takes_note_of_a_cut_once() {
+    let (mut image, association) = mirrored();
+    let noting = |image: &MetadataImage, kind, offset, id| {
+        let source_cut_id = Some(CutId(id));
+        let request = CutRequest { source_cut_id, ..cut_request(image, kind, Some(association), offset) };
+        Proposal::Cut(request)
+    };
+    let refused = Err(ErrorCode::InvalidRequest);
+    assert_eq!(ask(&image, noting(&image, CutKind::Source, 60, 4)), refused, "PREPARING comes first");
+    let preparing = noting(&image, CutKind::Preparing, 50, 3);
+    commit(&mut image, preparing);
+    let checked = |image: &MetadataImage| image.partition(id(0)).unwrap().mirror.checked_source_cut;
+    assert_eq!(checked(&image), Some(CutId(3)));
+    assert_eq!(ask(&image, noting(&image, CutKind::Source, 60, 3)), refused);
+    let late = noting(&image, CutKind::Source, 60, 4);
+    let before = epoch(&image);
+    commit(&mut image, late.clone());
+    assert_eq!(checked(&image), Some(CutId(4)));
+    assert!(epoch(&image) > before, "whoever fetches under the raised epoch has applied it");
+    assert!(ask(&image, late).is_err(), "the epoch has gone on");
+    let unnoted = Proposal::Cut(cut_request(&image, CutKind::Source, Some(association), 60));
+    assert_eq!(ask(&image, unnoted), refused);
+    let mut recovers = image.clone();
+    recovering(&mut recovers);
+    assert_eq!(ask(&recovers, noting(&recovers, CutKind::Source, 60, 5)), refused);
+    set_mirror_name(&mut image, "t", "m.removed");
+    assert_eq!(ask(&image, noting(&image, CutKind::Source, 60, 5)), refused);
+}
+
+/// Who was eligible under another `min.insync.replicas` no longer is (KIP-966), whoever changed it.
+#[test]
+fn a_config_of_the_source_has_the_consequences_of_one_set_here() {
+    let (mut image, _) = mirrored();
+    let change =
+        PartitionChange { isr: Some(vec![BrokerId(1)]), elr: Some(vec![BrokerId(2)]), ..Default::default() };
+    replay(&mut image, vec![MetadataRecord::PartitionChange { topic_id: topic_id(1), partition: 0, change }]);
+    let configs = |key: &str, value: &str| Proposal::Configs {
+        mirror: "m".to_owned(),
+        topic_id: topic_id(1),
+        set: BTreeMap::from([(key.to_owned(), value.to_owned())]),
+        unset: Vec::new(),
+    };
+    let mut other = image.clone();
+    commit(&mut other, configs("retention.ms", "1000"));
+    assert_eq!(other.partition(id(0)).unwrap().registration.elr, [BrokerId(2)]);
+    commit(&mut image, configs("min.insync.replicas", "1"));
+    assert_eq!(image.partition(id(0)).unwrap().registration.elr, []);
 }

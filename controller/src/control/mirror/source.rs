@@ -54,8 +54,9 @@ pub fn source_cluster(
         return refuse(ErrorCode::InconsistentClusterId, "the source is this cluster itself");
     }
     if producer_id::prefix(source_cluster_id) == producer_id::prefix(&settings.cluster_id) {
+        // The code tells the broker which of the refusals it was.
         return refuse(
-            ErrorCode::InconsistentClusterId,
+            ErrorCode::PolicyViolation,
             format!("cluster {source_cluster_id} hands out producer ids from the same range as this one"),
         );
     }
@@ -194,9 +195,10 @@ pub fn grow_topic(
     done(grow(image, topic, partitions, None, true, random)?)
 }
 
-/// The source's configs changed.
+/// The source's configs changed. What follows from them here is the same as if an operator had set them.
 pub fn sync_configs(
     image: &MetadataImage,
+    settings: &ControlSettings,
     mirror: &str,
     topic_id: TopicId,
     set: &BTreeMap<String, String>,
@@ -216,5 +218,7 @@ pub fn sync_configs(
             records.push(topic_config(&topic.name, key, None));
         }
     }
+    let follow = config::consequences(image, settings, &records);
+    records.extend(follow);
     Ok((records, remark))
 }

@@ -126,6 +126,35 @@ fn counterexample_12_a_cut_at_the_source_is_noticed() {
     assert!(!machine.wants(starts_fetch));
 }
 
+/// ADR 11: the source was cut at or above our end. Nothing of this log goes, but a replica that is away may
+/// hold what the source has undone: it is cut here, too, before anything more is copied.
+#[test]
+fn a_passed_check_of_a_cut_source_cuts_the_copy() {
+    let facts = MirrorFacts { checked_source_cut: Some(CutId(3)), ..cut() };
+    let mut machine = Machine::lead(facts.clone());
+    // The state is lost: what was checked is in the image.
+    machine.read(None);
+    machine.saved(MirrorState::Preparing);
+    machine.aligned(50);
+    machine.saved(MirrorState::Mirroring);
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::CheckSource { seen: Some(CutId(3)), .. })));
+    let cuts = Some(SourceCuts { newest: Some(CutId(4)), lowest_since: Some(Offset(60)) });
+    machine.checked(SourceCheck { cuts, ..check(2, 50) });
+    assert_eq!(machine.cut_wanted(), Some((CutKind::Source, Offset(60))));
+    assert_eq!(machine.noted(), Some(CutId(4)));
+    assert!(!machine.wants(starts_fetch));
+    // Lost on its way, or so it seems: asked again, under what the image has by then.
+    machine.refused();
+    machine.tick_after(10_000);
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::CheckSource { seen: Some(CutId(3)), .. })));
+    let noted = MirrorFacts { checked_source_cut: Some(CutId(4)), leader_epoch: LeaderEpoch(31), ..facts };
+    machine.facts(noted);
+    assert!(machine.wants(|effect| matches!(effect, MirrorEffect::CheckSource { seen: Some(CutId(4)), .. })));
+    let none_since = Some(SourceCuts { newest: Some(CutId(4)), lowest_since: None });
+    machine.checked(SourceCheck { cuts: none_since, ..check(2, 50) });
+    assert!(machine.wants(starts_fetch), "{:?}", machine.effects);
+}
+
 /// The raise that a cut brings is no new leadership.
 #[test]
 fn counterexample_14_an_epoch_raise_starts_nothing_anew() {
@@ -277,22 +306,23 @@ fn counterexample_28_a_refused_cut_is_not_forced() {
     assert_eq!(machine.cut_wanted(), None);
 }
 
-/// The cut id of the answer is durable before the cut, and of two answers the first id stays.
+/// Offset and cut id are of one answer, and are committed together.
 #[test]
-fn counterexample_29_the_checked_id_is_recorded_before_the_cut() {
+fn counterexample_29_the_checked_id_comes_with_the_cut() {
     let mut machine = Machine::asking(added(), 0);
     let told = |id| SourcePosition { newest_cut: Some(CutId(id)), ..position(LastMirrored::Nothing, 50) };
-    machine.answered(told(3));
-    assert_eq!(machine.saving().unwrap().checked_cut_id, Some(CutId(3)));
-    assert_eq!(machine.cut_wanted(), None);
-    machine.saved(MirrorState::Preparing);
-    assert!(machine.cut_wanted().is_some());
-    machine.refused();
-    machine.tick_after(10_000);
-    machine.quiesced(0);
+    for id in [3, 9] {
+        machine.answered(told(id));
+        assert_eq!(machine.noted(), Some(CutId(id)));
+        assert_eq!(machine.state().checked_cut_id(), None, "not committed yet");
+        machine.refused();
+        machine.tick_after(10_000);
+        machine.quiesced(0);
+    }
     machine.answered(told(9));
-    assert!(machine.cut_wanted().is_some());
-    assert_eq!(machine.state().checked_cut_id(), Some(CutId(3)));
+    machine.facts(MirrorFacts { checked_source_cut: Some(CutId(9)), ..cut() });
+    machine.aligned(0);
+    assert_eq!(machine.saving().unwrap().checked_cut_id, Some(CutId(9)));
 }
 
 /// A cut whose proposal seemed lost is in the image before it is proposed again: it is completed.

@@ -45,6 +45,7 @@ pub(super) fn added() -> MirrorFacts {
         recovering: false,
         created_at: MetadataOffset(3),
         cut_log: Vec::new(),
+        checked_source_cut: None,
     }
 }
 
@@ -231,6 +232,14 @@ impl Machine {
 
     pub fn wants(&self, wanted: impl Fn(&MirrorEffect) -> bool) -> bool {
         self.effects.iter().any(wanted)
+    }
+
+    /// The cut of the source that a wanted cut takes note of.
+    pub fn noted(&self) -> Option<CutId> {
+        self.effects.iter().find_map(|effect| match effect {
+            MirrorEffect::ProposeCut { source_cut_id, .. } => *source_cut_id,
+            _ => None,
+        })
     }
 
     pub fn cut_wanted(&self) -> Option<(CutKind, Offset)> {

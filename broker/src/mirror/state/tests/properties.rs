@@ -111,7 +111,10 @@ impl World {
             }
             MirrorEffect::ProposeCut { token, kind, .. } => {
                 if good {
-                    let next = if *kind == CutKind::Preparing { 1 } else { 3 };
+                    let next = match kind {
+                        CutKind::Preparing | CutKind::Source => 1,
+                        _ => 3,
+                    };
                     self.facts = self.facts_after(next);
                 }
                 let refused = Err(ProposalError::Refused("x".to_owned()));
