@@ -13,8 +13,20 @@ use crate::support::{MIRROR, Wanted, values_of};
 
 #[tokio::test]
 async fn counterexample_02_a_replica_elected_uncleanly_applies_the_cut_it_missed() -> Result<()> {
-    let here = ClusterSpec::new(1, 3).with("unclean.leader.election.enable", "true");
-    let mut pair = start_with_own_records(here).await?;
+    missed(start_with_own_records(unclean()).await?, &[]).await
+}
+
+/// The same with a cut that leaves something: to 50, which both share.
+#[tokio::test]
+async fn counterexample_02_a_replica_elected_uncleanly_applies_a_missed_cut_to_50() -> Result<()> {
+    missed(start_with_shared_records(unclean()).await?, &values("shared", SHARED)).await
+}
+
+fn unclean() -> ClusterSpec {
+    ClusterSpec::new(1, 3).with("unclean.leader.election.enable", "true")
+}
+
+async fn missed(mut pair: Pair, shared: &[String]) -> Result<()> {
     let leader = pair.here.leader(TOPIC, 0).await?;
     let r3 = pair.here.follower(TOPIC, 0).await?;
     let others: Vec<i32> = pair.here.cluster.brokers().into_iter().filter(|id| *id != r3).collect();
@@ -34,7 +46,8 @@ async fn counterexample_02_a_replica_elected_uncleanly_applies_the_cut_it_missed
         pair.here.kill(broker)?;
     }
     pair.here.await_told(&format!("partition {TOPIC}-0 led by broker {r3}")).await?;
-    assert_eq!(values_of(&pair.here.replica(r3, TOPIC, 0)?)?, values("own", OWN), "not cut yet");
+    let uncut = [shared, &values("own", OWN)].concat();
+    assert_eq!(values_of(&pair.here.replica(r3, TOPIC, 0)?)?, uncut, "not cut yet");
     faults.release(&cutting)?;
     pair.here.heed(r3);
     pair.here.await_led_by(TOPIC, 0, r3).await?;

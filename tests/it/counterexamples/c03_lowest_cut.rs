@@ -14,7 +14,48 @@ use crate::support::{MIRROR, Wanted, values_of};
 
 #[tokio::test]
 async fn counterexample_03_a_replica_that_missed_two_cuts_cuts_to_the_lower_one() -> Result<()> {
+    two_missed(start_with_own_records(ClusterSpec::new(1, 3)).await?, &[]).await
+}
+
+/// The same with a first cut to 50, which both share.
+#[tokio::test]
+async fn counterexample_03_a_replica_that_missed_two_cuts_cuts_to_50() -> Result<()> {
+    let pair = start_with_shared_records(ClusterSpec::new(1, 3)).await?;
+    two_missed(pair, &values("shared", SHARED)).await
+}
+
+/// The replica was moved away while its broker was down, which kept the directory, and moved back.
+#[tokio::test]
+async fn counterexample_03_a_replica_that_comes_back_to_its_old_directory() -> Result<()> {
     let mut pair = start_with_own_records(ClusterSpec::new(1, 3)).await?;
+    let here = &mut pair.here;
+    let leader = here.leader(TOPIC, 0).await?;
+    let r3 = here.follower(TOPIC, 0).await?;
+    let other = 6 - leader - r3;
+    let directory = segments::partition_directory(&here.cluster.data_directory(r3), TOPIC, 0);
+    here.kill(r3)?;
+    here.reassign(TOPIC, &[leader, other]).await?;
+    here.await_replicas(TOPIC, &[leader, other]).await?;
+    pair.mirror(TOPIC, 1).await?;
+    pair.source.write(TOPIC, 0, batch(&values("more", 160))).await?;
+    pair.caught_up(TOPIC, 0).await?;
+    pair.here.remove(MIRROR, TOPIC).await?;
+    pair.here.await_partitions(MIRROR, TOPIC, 1, Wanted::Writable).await?;
+    pair.here.write(TOPIC, 0, batch(&values("after", 5))).await?;
+    assert_eq!(values_of(&segments::read(&directory)?)?, values("own", OWN), "its old directory");
+
+    pair.here.reassign(TOPIC, &[leader, other, r3]).await?;
+    pair.here.restart(r3)?;
+    pair.here.client.await_isr(TOPIC, 3, LIMIT).await?;
+    let log = pair.here.equal_replicas(TOPIC, 0).await?;
+    let expected = [values("source", AT_SOURCE), values("more", 160), values("after", 5)].concat();
+    assert_eq!(values_of(&log)?, expected);
+    let applied = pair.here.lines(r3, &["applies a cut"]);
+    assert_eq!(applied.len(), 1, "{applied:?}");
+    Ok(())
+}
+
+async fn two_missed(mut pair: Pair, shared: &[String]) -> Result<()> {
     let r3 = pair.here.follower(TOPIC, 0).await?;
     let others: Vec<i32> = pair.here.cluster.brokers().into_iter().filter(|id| *id != r3).collect();
     let directory = segments::partition_directory(&pair.here.cluster.data_directory(r3), TOPIC, 0);
@@ -33,7 +74,7 @@ async fn counterexample_03_a_replica_that_missed_two_cuts_cuts_to_the_lower_one(
     pair.caught_up(TOPIC, 0).await?;
     pair.here.remove(MIRROR, TOPIC).await?;
     let stopped = pair.here.await_partitions(MIRROR, TOPIC, 1, Wanted::Writable).await?;
-    assert_eq!(stopped[0].last_mirrored_offset, 200);
+    assert_eq!(stopped[0].last_mirrored_offset, shared.len() as i64 + 200);
     pair.here.write(TOPIC, 0, batch(&values("after", 5))).await?;
 
     std::fs::remove_dir_all(&directory)?;
@@ -41,7 +82,7 @@ async fn counterexample_03_a_replica_that_missed_two_cuts_cuts_to_the_lower_one(
     pair.here.restart(r3)?;
     pair.here.client.await_isr(TOPIC, 3, LIMIT).await?;
     let log = pair.here.equal_replicas(TOPIC, 0).await?;
-    let expected = [values("source", AT_SOURCE), values("more", 160), values("after", 5)].concat();
+    let expected = [shared, &values("source", AT_SOURCE), &values("more", 160), &values("after", 5)].concat();
     assert_eq!(values_of(&log)?, expected);
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use kagami_tests::cluster::ClusterSpec;
@@ -65,6 +65,51 @@ async fn counterexample_07_no_retry_and_no_lost_state_cuts_again() -> Result<()>
     Ok(())
 }
 
+/// The coordinators have lost their newest records, and answer PREPARING where MIRRORING was recorded.
+#[tokio::test]
+async fn counterexample_07_a_stale_coordinators_answer_cuts_nothing() -> Result<()> {
+    let mut pair = start_with_own_records(ClusterSpec::new(1, 3)).await?;
+    let mirroring = format!("{}@MIRRORING", pair.here.place("mirror.state.write", TOPIC, 0).await?);
+    let leader = pair.here.leader(TOPIC, 0).await?;
+    let faults = pair.here.faults(leader);
+    faults.hold(&mirroring)?;
+    pair.here.add(MIRROR, TOPIC).await?;
+    faults.reached(&mirroring).await?;
+    // PREPARING is recorded, on every replica, and the cut is made.
+    for broker in pair.here.cluster.brokers() {
+        each_state(&pair.here.cluster.data_directory(broker), |path| copy(path, &kept(path)))?;
+    }
+    faults.release(&mirroring)?;
+    pair.here.await_partitions(MIRROR, TOPIC, 1, Wanted::State("MIRRORING")).await?;
+    pair.caught_up(TOPIC, 0).await?;
+    assert_eq!(pair.here.told("partition orders-0 cut to"), 1);
+
+    for broker in pair.here.cluster.brokers() {
+        pair.here.stop(broker)?;
+        each_state(&pair.here.cluster.data_directory(broker), |path| {
+            std::fs::remove_dir_all(path)?;
+            Ok(std::fs::rename(kept(path), path)?)
+        })?;
+    }
+    for broker in pair.here.cluster.brokers() {
+        pair.here.restart(broker)?;
+    }
+    pair.here.await_start().await?;
+    pair.source.write(TOPIC, 0, batch(&values("more", 10))).await?;
+    pair.caught_up(TOPIC, 0).await?;
+    pair.here.await_partitions(MIRROR, TOPIC, 1, Wanted::State("MIRRORING")).await?;
+    assert_eq!(pair.here.told("partition orders-0 cut to"), 1, "an old state made a cut");
+    pair.equal_to_source(TOPIC, 0).await?;
+    Ok(())
+}
+
+/// Beside the data directory, where no broker looks.
+fn kept(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let data = path.parent().unwrap_or(path);
+    data.with_extension(format!("kept-{name}"))
+}
+
 /// Of the newest segment: it belongs to the value of the last record.
 fn flip_last_byte(data: &Path) -> Result<()> {
     let files = segments::files(&segments::partition_directory(data, TOPIC, 0), "log")?;
@@ -79,15 +124,19 @@ fn flip_last_byte(data: &Path) -> Result<()> {
 }
 
 fn lose_states(data: &Path) -> Result<()> {
-    let mut lost = 0;
+    each_state(data, |path| Ok(std::fs::remove_dir_all(path)?))
+}
+
+fn each_state(data: &Path, mut change: impl FnMut(&Path) -> Result<()>) -> Result<()> {
+    let mut found = 0;
     for entry in std::fs::read_dir(data)? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if name.starts_with("__mirror_state-") {
-            std::fs::remove_dir_all(&path)?;
-            lost += 1;
+            change(&path)?;
+            found += 1;
         }
     }
-    ensure!(lost > 0, "no states in {}", data.display());
+    ensure!(found > 0, "no states in {}", data.display());
     Ok(())
 }

@@ -15,3 +15,4 @@ mod t51_describe;
 mod t55_stop_uncut;
 #[cfg(debug_assertions)]
 mod t56_killed_between_cut_and_record;
+mod t57_compacted;

@@ -139,6 +139,19 @@ impl Pair {
 }
 
 impl Side {
+    /// Waits until a partition ends exactly there.
+    pub async fn await_end(&mut self, topic: &str, partition: i32, offset: i64) -> Result<()> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let found = self.end(topic, partition).await?;
+            if found == offset {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "{topic}-{partition} ends at {found}, wanted {offset}");
+            sleep(PAUSE).await;
+        }
+    }
+
     /// The answer to one CreateMirror.
     pub async fn try_create_mirror(
         &mut self,

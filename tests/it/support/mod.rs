@@ -3,6 +3,7 @@
 
 mod faults;
 mod mirror;
+mod reassignment;
 mod records;
 mod side;
 pub mod slots;
@@ -11,7 +12,7 @@ mod writer;
 use std::time::Duration;
 
 pub use mirror::{MIRROR, Pair, Wanted};
-pub use records::{batch, compressed, now_ms, values, values_of};
+pub use records::{batch, compressed, keyed, now_ms, records_of, values, values_of};
 pub use side::{MIRROR_RESOURCE, Side, TOPIC_RESOURCE};
 pub use writer::Writer;
 

@@ -23,6 +23,15 @@ pub fn batch<T: AsRef<str>>(values: &[T]) -> Bytes {
     builder.build()
 }
 
+/// One batch with a record for each key; without a value it is a tombstone.
+pub fn keyed<K: AsRef<str>>(records: &[(K, Option<&str>)]) -> Bytes {
+    let (mut builder, timestamp) = (BatchBuilder::new(), now_ms());
+    for (key, value) in records {
+        builder.push(timestamp, Some(key.as_ref().as_bytes()), value.map(str::as_bytes), &[]);
+    }
+    builder.build()
+}
+
 /// Values `prefix-0` and so on.
 pub fn values(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{prefix}-{number}")).collect()
@@ -58,4 +67,19 @@ pub fn values_of(bytes: &[u8]) -> Result<Vec<String>> {
         }
     }
     Ok(values)
+}
+
+/// Offset, key and value of each record of uncompressed batches.
+pub fn records_of(bytes: &[u8]) -> Result<Vec<(i64, String, Option<String>)>> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut records = Vec::new();
+    for batch in batches(bytes) {
+        let batch = batch?;
+        for record in batch.records() {
+            let record = record?;
+            let offset = batch.header.base_offset + i64::from(record.offset_delta);
+            records.push((offset, text(record.key.unwrap_or_default()), record.value.map(text)));
+        }
+    }
+    Ok(records)
 }
