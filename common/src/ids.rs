@@ -111,14 +111,15 @@ impl LeaderEpoch {
     /// No epoch known: Kafka's -1.
     pub const UNKNOWN: LeaderEpoch = LeaderEpoch(-1);
 
+    /// Never falls, at the end of the numbers neither.
     pub fn next(self) -> LeaderEpoch {
-        LeaderEpoch(self.0 + 1)
+        LeaderEpoch(self.0.saturating_add(1))
     }
 }
 
 impl PartitionEpoch {
     pub fn next(self) -> PartitionEpoch {
-        PartitionEpoch(self.0 + 1)
+        PartitionEpoch(self.0.saturating_add(1))
     }
 }
 
@@ -133,7 +134,7 @@ impl MetadataOffset {
     pub const ZERO: MetadataOffset = MetadataOffset(0);
 
     pub fn next(self) -> MetadataOffset {
-        MetadataOffset(self.0 + 1)
+        MetadataOffset(self.0.saturating_add(1))
     }
 }
 

@@ -139,17 +139,17 @@ macro_rules! messages {
             }
         )*
 
-        #[cfg(test)]
-        pub(crate) mod empty {
-            //! One message of each kind with nothing in it.
+        #[doc(hidden)]
+        pub mod empty {
+            //! One message of each kind with nothing in it, for tests of all of them.
 
             use super::*;
 
-            pub(crate) fn requests() -> Vec<Request> {
+            pub fn requests() -> Vec<Request> {
                 vec![$(Request::$name($request::default()),)*]
             }
 
-            pub(crate) fn responses() -> Vec<Response> {
+            pub fn responses() -> Vec<Response> {
                 vec![$(Response::$name($response::default()),)*]
             }
         }

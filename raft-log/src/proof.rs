@@ -1,6 +1,8 @@
 //! Proof of the store: a sequence of operations that follows from a seed, what the store should hold after
 //! each, and what it does hold. The programs that kill, tear and damage it are in `tests`.
 
+pub mod decoding;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

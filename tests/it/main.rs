@@ -5,6 +5,7 @@
 mod counterexamples;
 mod durability;
 mod failover;
+mod fuzzing;
 mod metadata;
 mod mirror;
 mod operation;

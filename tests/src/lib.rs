@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod eventually;
 pub mod fault;
 pub mod foreign;
+pub mod fuzz;
 pub mod history;
 pub mod http;
 pub mod interop;

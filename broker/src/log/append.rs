@@ -162,7 +162,7 @@ impl Log {
     }
 
     /// The whole batches of `records` and how many bytes they have. One bad batch refuses all.
-    fn check_copied(&self, records: &[u8]) -> Result<(Vec<PlacedBatch>, usize), AppendError> {
+    pub(super) fn check_copied(&self, records: &[u8]) -> Result<(Vec<PlacedBatch>, usize), AppendError> {
         let mut batches = Vec::new();
         let mut position = 0;
         let mut next_offset = self.log_end;

@@ -32,6 +32,8 @@ mod open;
 mod partition_metadata;
 mod producer_snapshot;
 mod producer_state;
+#[cfg(any(test, feature = "proof"))]
+pub mod proof;
 mod read;
 mod recent_batches;
 mod record_walk;

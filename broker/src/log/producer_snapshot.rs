@@ -58,7 +58,7 @@ pub(crate) fn remove(log_directory: &Path, offset: Offset) -> Result<(), LogErro
     disk::remove(&path(log_directory, offset))
 }
 
-fn encode(state: &ProducerState) -> Vec<u8> {
+pub(super) fn encode(state: &ProducerState) -> Vec<u8> {
     let entries = state.entries();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 4 + entries.len() * ENTRY_BYTES);
     bytes.extend_from_slice(&VERSION.to_be_bytes());
@@ -80,7 +80,7 @@ fn encode(state: &ProducerState) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8], end_offset: Offset) -> Option<ProducerState> {
+pub(super) fn decode(bytes: &[u8], end_offset: Offset) -> Option<ProducerState> {
     let mut fields = Fields { rest: bytes };
     if fields.take::<2>().map(i16::from_be_bytes)? != VERSION {
         return None;
@@ -112,7 +112,10 @@ fn decode(bytes: &[u8], end_offset: Offset) -> Option<ProducerState> {
                 timestamp_ms: entry.last_timestamp_ms,
             });
         }
-        state.insert(producer_id, entry);
+        // Whoever stood here twice, or began a transaction where another did, would leave one open for ever.
+        if !state.insert(producer_id, entry) {
+            return None;
+        }
     }
     Some(state)
 }
@@ -175,6 +178,26 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(decode(&bytes[..length], Offset(8)).is_none());
         }
+    }
+
+    /// Found by the fuzzer: the transaction of the entry that went lost held the last stable offset for ever.
+    #[test]
+    fn a_producer_or_a_transaction_that_stands_there_twice_is_damage() {
+        let sealed = |entries: &[(i64, i64)]| {
+            let mut bytes = encode(&ProducerState::at(Offset(8)));
+            bytes[6..10].copy_from_slice(&(entries.len() as i32).to_be_bytes());
+            for (producer_id, transaction) in entries {
+                bytes.extend(producer_id.to_be_bytes());
+                bytes.extend([0; 2 + 4 + 8 + 4 + 8 + 4]);
+                bytes.extend(transaction.to_be_bytes());
+            }
+            let crc = crc_fast::crc32_iscsi(&bytes[HEADER_BYTES..]);
+            bytes[2..HEADER_BYTES].copy_from_slice(&crc.to_be_bytes());
+            decode(&bytes, Offset(8))
+        };
+        assert!(sealed(&[(5, 3), (6, 4), (7, -1), (8, -1)]).is_some());
+        assert!(sealed(&[(5, 3), (5, -1)]).is_none());
+        assert!(sealed(&[(5, 3), (6, 3)]).is_none());
     }
 
     #[test]

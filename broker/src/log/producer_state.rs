@@ -307,11 +307,13 @@ impl ProducerState {
         });
     }
 
-    pub fn insert(&mut self, producer_id: ProducerId, entry: ProducerEntry) {
-        if let Some(first_offset) = entry.transaction_first_offset {
-            self.open.insert(first_offset, producer_id);
-        }
-        self.producers.insert(producer_id, entry);
+    /// False: the producer is known already, or another one's transaction begins at the same offset.
+    #[must_use]
+    pub fn insert(&mut self, producer_id: ProducerId, entry: ProducerEntry) -> bool {
+        let taken = entry
+            .transaction_first_offset
+            .is_some_and(|first_offset| self.open.insert(first_offset, producer_id).is_some());
+        self.producers.insert(producer_id, entry).is_none() && !taken
     }
 
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (ProducerId, &ProducerEntry)> {

@@ -103,6 +103,10 @@ impl Log {
             header.records_count,
             MAX_UNCOMPRESSED_BYTES,
             |record| {
+                // Copied batches were not looked into when they came.
+                if !(0..=header.last_offset_delta).contains(&record.offset_delta) {
+                    return ControlFlow::Continue(());
+                }
                 let offset = header.base_offset + i64::from(record.offset_delta);
                 let timestamp = if append_time {
                     header.max_timestamp

@@ -80,36 +80,47 @@ fn nearest_hint(nearest: Option<&str>) -> String {
     nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default()
 }
 
+/// More edits than these are no slip.
+const MOST_EDITS: usize = 6;
+
 /// The known key with the fewest edits to `key`, should there be one that a slip can explain.
 pub(crate) fn nearest_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Keys come over the wire, too; the effort is bounded.
+    // Keys come over the wire, too, a hundred thousand in one request; the effort for each is small.
     if key.len() > 128 {
         return None;
     }
-    let limit = 1 + key.len() / 4;
+    let limit = (1 + key.len() / 4).min(MOST_EDITS);
     known
-        .map(|candidate| (edit_distance(key, candidate), candidate))
-        .filter(|(distance, _)| *distance <= limit)
+        .filter_map(|candidate| Some((edits_within(limit, key, candidate)?, candidate)))
         .min()
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-fn edit_distance(left: &str, right: &str) -> usize {
-    let right = right.as_bytes();
-    let mut previous: Vec<usize> = (0..=right.len()).collect();
-    for (row, from) in left.bytes().enumerate() {
-        let mut current = Vec::with_capacity(previous.len());
-        let mut left_cell = row + 1;
-        current.push(left_cell);
-        for (window, to) in previous.windows(2).zip(right) {
-            if let [diagonal, above] = window {
-                left_cell = (diagonal + usize::from(from != *to)).min(above + 1).min(left_cell + 1);
-                current.push(left_cell);
-            }
-        }
-        previous = current;
+/// How many edits make one of the other; `None` if more than `limit`. Only cells near the diagonal can tell.
+fn edits_within(limit: usize, left: &str, right: &str) -> Option<usize> {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    if left.len().abs_diff(right.len()) > limit {
+        return None;
     }
-    previous.last().copied().unwrap_or(0)
+    let too_many = limit + 1;
+    let mut previous: Vec<usize> = (0..=right.len()).map(|column| column.min(too_many)).collect();
+    let mut current = vec![too_many; right.len() + 1];
+    for (row, from) in left.iter().enumerate() {
+        let (first, end) = (row.saturating_sub(limit), right.len().min(row + limit + 1));
+        current[first] = if first == 0 { (row + 1).min(too_many) } else { too_many };
+        let mut fewest = current[first];
+        for column in first..end {
+            let changed = previous[column] + usize::from(*from != right[column]);
+            let edits = changed.min(previous[column + 1] + 1).min(current[column] + 1);
+            current[column + 1] = edits;
+            fewest = fewest.min(edits);
+        }
+        if fewest > limit {
+            return None;
+        }
+        std::mem::swap(&mut previous, &mut current);
+    }
+    previous.last().copied().filter(|edits| *edits <= limit)
 }
 
 #[cfg(test)]
@@ -118,10 +129,23 @@ mod tests {
 
     #[test]
     fn edits_are_counted() {
-        let cases =
-            [("", "", 0), ("", "abc", 3), ("abc", "", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)];
+        let cases = [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abc", "abc", 0),
+            ("kitten", "sitting", 3),
+            ("log.dirs", "dirs.log", 8),
+            ("aXbXcX", "abc", 3),
+            ("abc", "aXbXcX", 3),
+            ("abcdef", "bcdefg", 2),
+        ];
         for (left, right, distance) in cases {
-            assert_eq!(edit_distance(left, right), distance, "{left} to {right}");
+            assert_eq!(edits_within(9, left, right), Some(distance), "{left} to {right}");
+            assert_eq!(edits_within(distance, left, right), Some(distance), "{left} to {right}");
+            if let Some(fewer) = distance.checked_sub(1) {
+                assert_eq!(edits_within(fewer, left, right), None, "{left} to {right}");
+            }
         }
     }
 

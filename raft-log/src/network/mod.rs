@@ -35,6 +35,6 @@ fn encode(message: &impl Serialize) -> Result<Bytes, postcard::Error> {
     postcard::to_allocvec(message).map(Bytes::from)
 }
 
-fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, postcard::Error> {
+pub(crate) fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, postcard::Error> {
     postcard::from_bytes(body)
 }

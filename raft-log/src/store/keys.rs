@@ -107,7 +107,8 @@ impl EntryDecoder {
                     return Err(damaged(format!("entry {} lacks a part", pending.index)));
                 }
                 pending.data.extend_from_slice(value);
-                pending.next_part += 1;
+                // A part behind the last one that a key can name lacks its place.
+                pending.next_part = pending.next_part.saturating_add(1);
                 pending
             }
         };

@@ -2,7 +2,7 @@
 //! application rarely read the disk; one writer thread makes everything durable.
 
 mod guard;
-mod keys;
+pub(crate) mod keys;
 mod log;
 pub(crate) mod manifest;
 mod memory;

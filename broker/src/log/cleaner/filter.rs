@@ -85,14 +85,27 @@ fn uncompressed<'a>(batch: &Batch<'a>, buffer: &'a mut Vec<u8>) -> Result<&'a [u
     Ok(buffer)
 }
 
-/// Calls `visit` for each record of a body that is not compressed.
+/// Calls `visit` for each record of a body that is not compressed. One that a source has numbered beyond its batch
+/// would decide about records that it has nothing to do with.
 pub(crate) fn each_record(
     header: &BatchHeader,
     body: &[u8],
-    visit: impl FnMut(&RecordPlace) -> ControlFlow<()>,
+    mut visit: impl FnMut(&RecordPlace) -> ControlFlow<()>,
 ) -> Result<(), BadBatch> {
-    walk_records(Compression::None, body, header.records_count, usize::MAX, visit)
-        .map_err(|error| BadBatch(error.to_string()))
+    let mut outside = None;
+    let within_batch = |record: &RecordPlace| {
+        if !(0..=header.last_offset_delta).contains(&record.offset_delta) {
+            outside = Some(record.index);
+            return ControlFlow::Break(());
+        }
+        visit(record)
+    };
+    walk_records(Compression::None, body, header.records_count, usize::MAX, within_batch)
+        .map_err(|error| BadBatch(error.to_string()))?;
+    match outside {
+        None => Ok(()),
+        Some(index) => Err(BadBatch(format!("record {index} lies outside of its batch"))),
+    }
 }
 
 pub(crate) fn key_of<'a>(body: &'a [u8], record: &RecordPlace) -> Option<&'a [u8]> {

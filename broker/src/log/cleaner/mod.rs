@@ -13,6 +13,8 @@ mod metrics;
 mod offset_map;
 mod pass;
 mod plan;
+#[cfg(any(test, feature = "proof"))]
+pub(super) mod proof;
 mod reader;
 pub(super) mod replace;
 pub(super) mod source;

@@ -1,7 +1,8 @@
 use common::ids::Offset;
+use protocol::record_batch::{BatchBuilder, set_base_offset, set_crc};
 
 use super::support::*;
-use crate::log::ReadError;
+use crate::log::{ReadError, proof};
 
 fn offsets(
     test: &TestLog,
@@ -130,4 +131,19 @@ fn a_damaged_index_never_gives_a_wrong_answer() {
         }
         drop(log);
     }
+}
+
+/// Copied batches are not looked into when they come; a source may have numbered a record beyond its batch.
+#[test]
+fn a_record_outside_of_its_batch_is_nobodys() {
+    let beyond = BatchBuilder::new().record(NOW, Some(b"a"), Some(b"1")).skip_offsets(i32::MAX - 2);
+    let mut batch = beyond.record(NOW + 5, Some(b"b"), Some(b"2")).build().to_vec();
+    batch[23..27].copy_from_slice(&1_i32.to_be_bytes());
+    set_base_offset(&mut batch, i64::MAX - 2);
+    set_crc(&mut batch);
+    let mut test = TestLog::new(config());
+    test.log.append_as_follower(&batch, NOW).unwrap();
+    assert_eq!(test.log.offset_for_timestamp(NOW).unwrap().unwrap().offset, Offset(i64::MAX - 2));
+    assert_eq!(test.log.offset_for_timestamp(NOW + 1).unwrap(), None);
+    assert!(proof::clean(&batch, NOW).unwrap_err().contains("record 1 lies outside"));
 }
