@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use common::ids::{Offset, ProducerEpoch, ProducerId};
+use protocol::record_batch::NO_SEQUENCE;
 
 use super::checkpoint::{Durability, replace_file};
 use super::disk;
@@ -105,6 +106,10 @@ pub(super) fn decode(bytes: &[u8], end_offset: Offset) -> Option<ProducerState> 
         let transaction = fields.take().map(i64::from_be_bytes)?;
         entry.transaction_first_offset = (transaction >= 0).then_some(Offset(transaction));
         if last_offset.0 >= 0 {
+            // A batch begins at an offset, too.
+            if !(0..=last_offset.0).contains(&i64::from(offset_delta)) || last_sequence < NO_SEQUENCE {
+                return None;
+            }
             entry.remember(RememberedBatch {
                 last_sequence,
                 last_offset,
@@ -198,6 +203,27 @@ mod tests {
         assert!(sealed(&[(5, 3), (6, 4), (7, -1), (8, -1)]).is_some());
         assert!(sealed(&[(5, 3), (5, -1)]).is_none());
         assert!(sealed(&[(5, 3), (6, 3)]).is_none());
+    }
+
+    /// Found by the fuzzer: where such a batch begins is no offset, and no sequence either.
+    #[test]
+    fn a_batch_that_begins_nowhere_is_damage() {
+        for (last_sequence, last_offset, offset_delta, sound) in [
+            (12, 3, 3, true),
+            (2, 3, 3, true),
+            (NO_SEQUENCE, 3, 3, true),
+            (12, 3, 4, false),
+            (12, 3, -1, false),
+            (12, i64::MAX, i32::MIN, false),
+            (-2, 3, 3, false),
+        ] {
+            let mut state = ProducerState::at(Offset(8));
+            let mut entry = ProducerEntry::new(ProducerEpoch(1));
+            let last_offset = Offset(last_offset);
+            entry.remember(RememberedBatch { last_sequence, last_offset, offset_delta, timestamp_ms: 7 });
+            assert!(state.insert(ProducerId(5), entry));
+            assert_eq!(decode(&encode(&state), Offset(8)).is_some(), sound, "{last_sequence} {offset_delta}");
+        }
     }
 
     #[test]

@@ -69,11 +69,7 @@ pub struct RememberedBatch {
 
 impl RememberedBatch {
     fn first_sequence(&self) -> i32 {
-        if self.last_sequence >= self.offset_delta {
-            self.last_sequence - self.offset_delta
-        } else {
-            i32::MAX - (self.offset_delta - self.last_sequence) + 1
-        }
+        increment_sequence(self.last_sequence, self.offset_delta.wrapping_neg())
     }
 
     pub fn first_offset(&self) -> Offset {
