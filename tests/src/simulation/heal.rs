@@ -170,9 +170,21 @@ impl World {
         self.send(Path::Client, Event::Produce { to, process, produce });
     }
 
+    fn is_removed(&mut self, cluster: usize) -> Result<(), String> {
+        let mirror = self.clusters[cluster].image().topic(TOPIC).and_then(|topic| topic.mirror.clone());
+        let Some(mirror) = mirror.filter(|mirror| !mirror.removed) else { return Ok(()) };
+        let from = self.clusters[cluster].mirrors.iter().position(|name| *name == mirror.mirror);
+        if let Some(from) = from {
+            self.remove(cluster, from);
+        }
+        Err(format!("{} is being removed", cluster_name(cluster)))
+    }
+
     /// Each cluster copies from the one before it, and is equal to it.
     fn is_copied(&mut self) -> Result<(), String> {
         self.is_decided()?;
+        // The first one copies from nobody, unless an operator's add was still on its way.
+        self.is_removed(0)?;
         for cluster in 1..self.clusters.len() {
             let source = cluster - 1;
             let image = self.clusters[cluster].image().clone();
