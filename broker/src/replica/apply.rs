@@ -50,7 +50,8 @@ impl ReplicaManager {
     ) {
         let changes = LocalChanges::new(before, delta, after, self.broker_id());
         self.fetchers.set_image(after.clone());
-        self.remove(&changes.removed);
+        *self.leaving.write() = changes.removed.iter().map(|replica| replica.id).collect();
+        let removed = self.remove(&changes.removed);
 
         let local: Vec<LocalReplica> = changes.leaders.into_iter().chain(changes.followers).collect();
         let mut settings = SettingsByTopic::new();
@@ -58,6 +59,9 @@ impl ReplicaManager {
         self.update_mirror_facts(delta, after);
         self.apply_cuts(&hosted);
         self.context.image.store(after.clone());
+        self.leaving.write().clear();
+        // Fetches that still hold one look again, and hear from the image why it is gone.
+        removed.iter().for_each(|partition| partition.visible_change(&mut partition.lock()));
         // Before the roles: whoever left the ISR under a raised `min.insync.replicas` is still eligible,
         // so the high watermark must not pass it under the old one.
         self.update_settings(delta, after, &mut settings);
@@ -85,15 +89,14 @@ impl ReplicaManager {
         }
     }
 
-    fn remove(&self, removed: &[LocalReplica]) {
+    fn remove(&self, removed: &[LocalReplica]) -> Vec<Arc<Partition>> {
+        let mut partitions = Vec::new();
         self.fetchers.remove(removed.iter().map(|replica| replica.id));
         for replica in removed {
             let partition = self.partitions.write().remove(&replica.id);
             if let Some(partition) = partition {
-                let mut inner = partition.lock();
-                partition.apply(&mut inner, ReplicaEvent::Removed);
-                // Fetches that still hold it look again, and find it gone.
-                partition.visible_change(&mut inner);
+                partition.apply(&mut partition.lock(), ReplicaEvent::Removed);
+                partitions.push(partition);
             }
             match self.log_manager.delete(replica.id) {
                 Ok(true) => {
@@ -105,6 +108,7 @@ impl ReplicaManager {
                 }
             }
         }
+        partitions
     }
 
     /// Finds or makes the partition of each replica; those whose log cannot be opened are left out.

@@ -157,6 +157,8 @@ pub struct ReplicaManager {
     pub(super) applying: Mutex<bool>,
     /// Replicas for which there was no space.
     pub(super) unhosted: Mutex<BTreeSet<TopicIdPartition>>,
+    /// Replicas that a change takes away which the image does not show yet.
+    pub(super) leaving: RwLock<BTreeSet<TopicIdPartition>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,6 +240,7 @@ impl ReplicaManager {
             tasks,
             applying: Mutex::new(false),
             unhosted: Mutex::default(),
+            leaving: RwLock::default(),
         })
     }
 
@@ -265,14 +268,22 @@ impl ReplicaManager {
 
     /// The partition, or why there is none: not known at all, or led elsewhere.
     pub fn local_partition(&self, id: TopicIdPartition) -> Result<Arc<Partition>, PartitionError> {
-        self.partition(id).ok_or_else(|| match self.context.image.load().partition(id) {
+        let Some(partition) = self.partition(id) else { return Err(self.why_none(id)) };
+        Ok(partition)
+    }
+
+    fn why_none(&self, id: TopicIdPartition) -> PartitionError {
+        // Asked before the image: once it is not leaving any more, the image knows.
+        let leaving = self.leaving.read().contains(&id);
+        match self.context.image.load().partition(id) {
+            Some(_) if leaving => PartitionError::NotLeader,
             // Its log could not be opened, or its directory has failed.
             Some(partition) if partition.registration.leader == Some(self.context.local) => {
                 PartitionError::Offline
             }
             Some(_) => PartitionError::NotLeader,
             None => PartitionError::UnknownTopicOrPartition,
-        })
+        }
     }
 
     /// Appends to a partition that this broker leads. Never waits: the order of calls is the order in

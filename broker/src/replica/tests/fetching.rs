@@ -225,7 +225,13 @@ async fn a_deleted_topic_ends_a_waiting_fetch() {
         tokio::spawn(
             async move { fetch(&mut connection, 18, fetch_request((0, 0), &[(0, 0)], 20_000)).await },
         );
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    let partition = cluster.partition(1, 0);
+    let parked = async {
+        while partition.lock().watchers.len() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, parked).await.expect("parked");
     cluster.commit(vec![MetadataRecord::RemoveTopic { topic_id: topic_id() }]);
     let response = tokio::time::timeout(PATIENCE, waiting).await.expect("in time").expect("fetch");
     assert_eq!(summary(&response), [(0, ErrorCode::UnknownTopicId.code(), -1, 0)]);
