@@ -50,7 +50,8 @@ impl ReplicaManager {
     ) {
         let changes = LocalChanges::new(before, delta, after, self.broker_id());
         self.fetchers.set_image(after.clone());
-        *self.leaving.write() = changes.removed.iter().map(|replica| replica.id).collect();
+        let stays = |replica: &LocalReplica| after.topic_by_id(replica.topic.id).is_some();
+        *self.leaving.write() = changes.removed.iter().map(|replica| (replica.id, stays(replica))).collect();
         let removed = self.remove(&changes.removed);
 
         let local: Vec<LocalReplica> = changes.leaders.into_iter().chain(changes.followers).collect();
@@ -60,7 +61,7 @@ impl ReplicaManager {
         self.apply_cuts(&hosted);
         self.context.image.store(after.clone());
         self.leaving.write().clear();
-        // Fetches that still hold one look again, and hear from the image why it is gone.
+        // Fetches that still hold one look again, and find it gone.
         removed.iter().for_each(|partition| partition.visible_change(&mut partition.lock()));
         // Before the roles: whoever left the ISR under a raised `min.insync.replicas` is still eligible,
         // so the high watermark must not pass it under the old one.

@@ -276,7 +276,8 @@ impl ReplicaManager {
                 if let Some(partition) = self.partition(id) {
                     return Ok(partition);
                 }
-                if self.context.image.load().topic_by_id(key.topic_id).is_none() {
+                let leaves = self.leaving.read().get(&id) == Some(&false);
+                if leaves || self.context.image.load().topic_by_id(key.topic_id).is_none() {
                     return Err(PartitionError::UnknownTopicId);
                 }
                 id

@@ -157,8 +157,8 @@ pub struct ReplicaManager {
     pub(super) applying: Mutex<bool>,
     /// Replicas for which there was no space.
     pub(super) unhosted: Mutex<BTreeSet<TopicIdPartition>>,
-    /// Replicas that a change takes away which the image does not show yet.
-    pub(super) leaving: RwLock<BTreeSet<TopicIdPartition>>,
+    /// Replicas that a change takes away which the image does not show yet, and whether their topics stay.
+    pub(super) leaving: RwLock<HashMap<TopicIdPartition, bool>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,9 +274,12 @@ impl ReplicaManager {
 
     fn why_none(&self, id: TopicIdPartition) -> PartitionError {
         // Asked before the image: once it is not leaving any more, the image knows.
-        let leaving = self.leaving.read().contains(&id);
+        match self.leaving.read().get(&id) {
+            Some(true) => return PartitionError::NotLeader,
+            Some(false) => return PartitionError::UnknownTopicOrPartition,
+            None => {}
+        }
         match self.context.image.load().partition(id) {
-            Some(_) if leaving => PartitionError::NotLeader,
             // Its log could not be opened, or its directory has failed.
             Some(partition) if partition.registration.leader == Some(self.context.local) => {
                 PartitionError::Offline
