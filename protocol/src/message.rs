@@ -139,7 +139,7 @@ macro_rules! messages {
             }
         )*
 
-        #[doc(hidden)]
+        #[cfg(any(test, feature = "proof"))]
         pub mod empty {
             //! One message of each kind with nothing in it, for tests of all of them.
 

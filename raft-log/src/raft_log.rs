@@ -262,6 +262,10 @@ impl RaftLog {
         }
         let target = raft.voter_ids().find(|voter| voter.node_id == node_id);
         let target = target.ok_or(RaftLogError::NotAVoter(node_id))?;
+        // openraft would take no more writes until another one leads.
+        if target == self.voter() {
+            return Ok(());
+        }
         raft.trigger().transfer_leader(target).await.map_err(|_| RaftLogError::Shutdown)?;
         let wait = raft.wait(Some(self.inner.election_timeout * 4));
         let moved = wait.metrics(|metrics| metrics.current_leader == Some(target), "transfer").await;

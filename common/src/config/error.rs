@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use rapidfuzz::distance::levenshtein;
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -96,31 +97,10 @@ pub(crate) fn nearest_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// How many edits make one of the other; `None` if more than `limit`. Only cells near the diagonal can tell.
+/// How many edits make one of the other; `None` if more than `limit`.
 fn edits_within(limit: usize, left: &str, right: &str) -> Option<usize> {
-    let (left, right) = (left.as_bytes(), right.as_bytes());
-    if left.len().abs_diff(right.len()) > limit {
-        return None;
-    }
-    let too_many = limit + 1;
-    let mut previous: Vec<usize> = (0..=right.len()).map(|column| column.min(too_many)).collect();
-    let mut current = vec![too_many; right.len() + 1];
-    for (row, from) in left.iter().enumerate() {
-        let (first, end) = (row.saturating_sub(limit), right.len().min(row + limit + 1));
-        current[first] = if first == 0 { (row + 1).min(too_many) } else { too_many };
-        let mut fewest = current[first];
-        for column in first..end {
-            let changed = previous[column] + usize::from(*from != right[column]);
-            let edits = changed.min(previous[column + 1] + 1).min(current[column] + 1);
-            current[column + 1] = edits;
-            fewest = fewest.min(edits);
-        }
-        if fewest > limit {
-            return None;
-        }
-        std::mem::swap(&mut previous, &mut current);
-    }
-    previous.last().copied().filter(|edits| *edits <= limit)
+    let arguments = levenshtein::Args::default().score_cutoff(limit);
+    levenshtein::distance_with_args(left.bytes(), right.bytes(), &arguments)
 }
 
 #[cfg(test)]

@@ -37,9 +37,13 @@ pub async fn handle(mirroring: &Arc<Mirroring>, request: VerifyMirrorRequest) ->
     for asked in request.topics {
         let topic = image.topic(asked.name.0.as_str());
         let of_mirror = topic.filter(|topic| topic.mirror.as_ref().is_some_and(|of| *of.mirror == *mirror));
+        let source = match of_mirror {
+            Some(topic) => source_policy(mirroring, &client, topic).await,
+            None => CleaningPolicy::default(),
+        };
         let (client, image) = (&client, &image);
         let compare = async |index| match of_mirror {
-            Some(topic) => verify(mirroring, client, image, topic, index).await,
+            Some(topic) => verify(mirroring, client, image, (topic, source), index).await,
             None => {
                 let message = "not a topic of this mirror".to_owned();
                 refused(index, ErrorCode::UnknownTopicOrPartition, message)
@@ -51,11 +55,22 @@ pub async fn handle(mirroring: &Arc<Mirroring>, request: VerifyMirrorRequest) ->
     response
 }
 
+/// Asked once for all of a topic's partitions.
+async fn source_policy(
+    mirroring: &Mirroring,
+    client: &Arc<SourceClient>,
+    topic: &TopicImage,
+) -> CleaningPolicy {
+    let (client, name) = (client.clone(), topic.name.clone());
+    let asked = mirroring.runtime.spawn(async move { policy::of_source(&client, &name).await });
+    asked.await.unwrap_or_default()
+}
+
 async fn verify(
     mirroring: &Arc<Mirroring>,
     client: &Arc<SourceClient>,
     image: &MetadataImage,
-    topic: &TopicImage,
+    (topic, source): (&TopicImage, CleaningPolicy),
     index: i32,
 ) -> VerifiedPartition {
     let id = TopicIdPartition::new(topic.id, index);
@@ -67,27 +82,22 @@ async fn verify(
         return refused(index, ErrorCode::NotLeaderOrFollower, "another broker leads it".to_owned());
     };
     let release = known.mirror.release.as_ref().filter(|_| topic.is_writable(index));
-    let target = VerifyTarget {
-        id,
-        topic: topic.name.clone(),
-        compaction: None,
-        // A copy that recorded nothing shares nothing that could be told.
-        until: release.map(|release| release.offset.unwrap_or(Offset::ZERO)),
-    };
-    let client = client.clone();
     let (config, was_compacted) = local.cleaning();
     let here = CleaningPolicy {
         compacts: config.compact || was_compacted,
         delete_retention_ms: Some(config.delete_retention_ms),
     };
-    let now_ms = mirroring.clock.now_ms();
-    let local: Arc<dyn LocalPartition> = local;
-    let compare = async move {
-        let source = policy::of_source(&client, &target.topic).await;
-        let compaction = policy::rules(here, source, now_ms);
-        verify_partition(&client, local, VerifyTarget { compaction, ..target }).await
+    let target = VerifyTarget {
+        id,
+        topic: topic.name.clone(),
+        compaction: policy::rules(here, source, mirroring.clock.now_ms()),
+        // A copy that recorded nothing shares nothing that could be told.
+        until: release.map(|release| release.offset.unwrap_or(Offset::ZERO)),
     };
-    let verified = mirroring.runtime.spawn(compare).await;
+    let client = client.clone();
+    let local: Arc<dyn LocalPartition> = local;
+    let verified =
+        mirroring.runtime.spawn(async move { verify_partition(&client, local, target).await }).await;
     match verified {
         Ok(Ok(verified)) => answer(index, &verified),
         Ok(Err(message)) => refused(index, ErrorCode::NetworkException, message),

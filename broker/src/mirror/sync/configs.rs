@@ -72,11 +72,12 @@ pub fn difference(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
 
-    fn source(entries: &[(&'static str, &'static str, i8)]) -> DescribeConfigsResult {
+    /// What a source describes: key, value, where it comes from.
+    pub(crate) fn source(entries: &[(&'static str, &'static str, i8)]) -> DescribeConfigsResult {
         let mut result = DescribeConfigsResult::default();
         result.configs = entries
             .iter()

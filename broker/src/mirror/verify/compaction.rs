@@ -2,7 +2,7 @@
 //! them: a newer record with the key on that side, or the end of their transaction. What nothing explains at
 //! the end is missing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::expand::{ComparedRecord, Content};
 
@@ -38,7 +38,7 @@ pub enum Lack {
 pub struct Lacking {
     by_key: HashMap<u128, Vec<Held>>,
     /// Keys of held records whose transaction has not ended.
-    undecided: HashMap<i64, Vec<u128>>,
+    undecided: HashMap<i64, HashSet<u128>>,
     held: usize,
 }
 
@@ -80,7 +80,7 @@ impl Lacking {
         }
         let producer = record.transaction();
         if let Some(producer) = producer {
-            self.undecided.entry(producer).or_default().push(key);
+            self.undecided.entry(producer).or_default().insert(key);
         }
         let outlived = tombstone && rules.may_be_gone(record);
         self.by_key.entry(key).or_default().push(Held { offset: record.offset, producer, outlived });

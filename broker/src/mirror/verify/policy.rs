@@ -55,34 +55,18 @@ fn told(result: &DescribeConfigsResult) -> CleaningPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use protocol::StrBytes;
-    use protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
-
-    fn described(entries: &[(&'static str, &'static str, i8)]) -> CleaningPolicy {
-        let mut result = DescribeConfigsResult::default();
-        result.configs = entries
-            .iter()
-            .map(|(key, value, source)| {
-                let mut entry = DescribeConfigsResourceResult::default();
-                entry.name = StrBytes::from_static_str(key);
-                entry.value = Some(StrBytes::from_static_str(value));
-                entry.config_source = *source;
-                entry
-            })
-            .collect();
-        told(&result)
-    }
+    use crate::mirror::sync::configs::tests::source as described;
 
     #[test]
     fn a_default_of_the_broker_counts_like_a_config_of_the_topic() {
         for source in [1, 4, 5] {
-            let policy = described(&[
+            let policy = told(&described(&[
                 ("cleanup.policy", "compact,delete", source),
                 ("delete.retention.ms", "50", source),
-            ]);
+            ]));
             assert_eq!(policy, CleaningPolicy { compacts: true, delete_retention_ms: Some(50) });
         }
-        assert!(!described(&[("cleanup.policy", "delete", 5)]).compacts);
+        assert!(!told(&described(&[("cleanup.policy", "delete", 5)])).compacts);
     }
 
     #[test]

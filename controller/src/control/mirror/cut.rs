@@ -123,7 +123,8 @@ pub(super) fn current_association<'a>(
     Ok(mirror)
 }
 
-fn check_preparing(
+/// The association of a request must not be on its way out either.
+fn copying_association(
     topic: &TopicImage,
     partition: &PartitionImage,
     request: &CutRequest,
@@ -132,10 +133,19 @@ fn check_preparing(
     if mirror.removed {
         return refuse(ErrorCode::InvalidRequest, "the topic was removed from its mirror");
     }
+    Ok(mirror.association)
+}
+
+fn check_preparing(
+    topic: &TopicImage,
+    partition: &PartitionImage,
+    request: &CutRequest,
+) -> Result<Association, ControlError> {
+    let association = copying_association(topic, partition, request)?;
     if partition.mirror.preparing_cut.is_some() {
         return refuse(ErrorCode::InvalidRequest, "the association has made its PREPARING cut");
     }
-    Ok(mirror.association)
+    Ok(association)
 }
 
 /// A copy takes note of cuts of its source, each once. That its leader's log ends at or below the offset, the
@@ -145,17 +155,14 @@ fn check_source(
     partition: &PartitionImage,
     request: &CutRequest,
 ) -> Result<Association, ControlError> {
-    let mirror = current_association(topic, partition, request.association)?;
-    if mirror.removed {
-        return refuse(ErrorCode::InvalidRequest, "the topic was removed from its mirror");
-    }
+    let association = copying_association(topic, partition, request)?;
     if partition.mirror.preparing_cut.is_none() {
         return refuse(ErrorCode::InvalidRequest, "the association has not made its PREPARING cut");
     }
     if request.source_cut_id <= partition.mirror.checked_source_cut {
         return refuse(ErrorCode::InvalidRequest, "the association has taken note of that cut of its source");
     }
-    Ok(mirror.association)
+    Ok(association)
 }
 
 fn check_stopping(

@@ -3,8 +3,6 @@
 //!
 //! An input is the number of offset entries, of time entries, two numbers to look for, and the three files.
 
-use std::path::Path;
-
 use broker::log::LogError;
 use broker::log::proof::IndexedSegment;
 
@@ -81,11 +79,6 @@ fn split_entries(bytes: &[u8], entries: u8, entry_bytes: usize) -> (&[u8], &[u8]
     bytes.split_at(bytes.len().min(usize::from(entries) * entry_bytes))
 }
 
-fn write(directory: &Path, extension: &str, bytes: &[u8]) {
-    let path = directory.join(format!("{BASE}.{extension}"));
-    std::fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-}
-
 impl Target for Indexes {
     fn seeds(&self) -> Vec<Vec<u8>> {
         let times = [(NOW_MS, 0), (NOW_MS + 2, 2), (NOW_MS + 3, 8)];
@@ -117,9 +110,9 @@ impl Target for Indexes {
         let Some((timestamp_ms, rest)) = rest.split_first_chunk::<8>() else { return trail };
         let (offsets, rest) = split_entries(rest, offset_entries, OFFSET_ENTRY_BYTES);
         let (times, aborted) = split_entries(rest, time_entries, TIME_ENTRY_BYTES);
-        write(self.scratch.path(), "index", offsets);
-        write(self.scratch.path(), "timeindex", times);
-        write(self.scratch.path(), "txnindex", aborted);
+        self.scratch.write(&format!("{BASE}.index"), offsets);
+        self.scratch.write(&format!("{BASE}.timeindex"), times);
+        self.scratch.write(&format!("{BASE}.txnindex"), aborted);
         trail.size(offsets.len());
         trail.size(times.len());
         let found = self.look_up(i64::from_be_bytes(*offset), i64::from_be_bytes(*timestamp_ms), &mut trail);

@@ -170,6 +170,16 @@ pub fn batches() -> Vec<MetadataBatch> {
             again.clone(),
             MetadataRecord::MirrorRecopy { topic_id: COPIES, association: Association(next.0) },
         ],
+        vec![
+            again.clone(),
+            MetadataRecord::SourceCutChecked {
+                topic_id: COPIES,
+                partition: 0,
+                association: Association(next.0),
+                cut_id: CutId(7),
+            },
+            cut(CutKind::Source, Some(Association(next.0)), 12),
+        ],
         vec![again, cut(CutKind::Preparing, Some(Association(next.0)), 10), release(Association(next.0))],
         vec![cut(CutKind::Loss, None, 5)],
         vec![MetadataRecord::MirrorSource { name: "m1".into(), source_cluster_id: "source".into() }],
