@@ -281,6 +281,7 @@ fn start_replicas(
             max_response_bytes: usize::try_from(config.replica_fetch_response_max_bytes)
                 .unwrap_or(0)
                 .saturating_add(usize::try_from(config.socket_request_max_bytes).unwrap_or(0)),
+            keep_buffer: true,
             ..ConnectOptions::default()
         },
     };

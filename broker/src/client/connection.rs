@@ -25,6 +25,8 @@ pub const SOFTWARE_NAME: &str = protocol::api::CLIENT_SOFTWARE_NAME;
 const UNSUPPORTED_VERSION: i16 = 35;
 /// First growth step of a response buffer.
 const READ_STEP_BYTES: usize = 64 * 1024;
+/// A kept buffer is at most so many times as large as the last answer in it.
+const KEPT_SHARE: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
@@ -33,6 +35,9 @@ pub struct ConnectOptions {
     /// Bounds each call.
     pub request_timeout: Duration,
     pub max_response_bytes: usize,
+    /// For one large answer after the other: the buffer of the last one takes the next, where nobody
+    /// holds on to it.
+    pub keep_buffer: bool,
     pub software_name: String,
     pub software_version: String,
 }
@@ -43,6 +48,7 @@ impl Default for ConnectOptions {
             connect_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             max_response_bytes: 100 * 1024 * 1024,
+            keep_buffer: false,
             software_name: SOFTWARE_NAME.to_owned(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
         }
@@ -58,6 +64,7 @@ pub struct Connection {
     versions: PeerVersions,
     next_correlation_id: i32,
     broken: bool,
+    buffer: BytesMut,
 }
 
 impl Connection {
@@ -80,6 +87,7 @@ impl Connection {
             options,
             next_correlation_id: 0,
             broken: false,
+            buffer: BytesMut::new(),
         };
         connection.negotiate().await?;
         Ok(connection)
@@ -203,7 +211,9 @@ impl Connection {
                 allowed,
             });
         };
-        let mut body = BytesMut::with_capacity(length.min(READ_STEP_BYTES));
+        let mut body = std::mem::take(&mut self.buffer);
+        // Of a kept buffer this finds the room again that an earlier answer had, if its bytes are let go.
+        body.reserve(length.min(READ_STEP_BYTES));
         while body.len() < length {
             if body.len() == body.capacity() {
                 // Doubling keeps the copies linear, and what is reserved within what has arrived.
@@ -217,7 +227,12 @@ impl Connection {
                 Err(source) => return Err(self.failed(api, source)),
             }
         }
-        Ok(body.freeze())
+        let answer = body.split().freeze();
+        // A buffer that was needed once, for much more than now, is not kept for ever.
+        if self.options.keep_buffer && body.capacity() <= KEPT_SHARE * length.max(READ_STEP_BYTES) {
+            self.buffer = body;
+        }
+        Ok(answer)
     }
 
     fn failed(&self, api: &'static str, source: io::Error) -> ClientError {

@@ -29,6 +29,8 @@ pub struct LogManagerConfig {
     pub default_log_config: Arc<LogConfig>,
     /// Threads a directory that open logs at start (`num.recovery.threads.per.data.dir`).
     pub recovery_threads: usize,
+    /// Threads a directory that close logs at the end: they wait for the disk, not for a processor.
+    pub close_threads: usize,
     pub on_directory_failure: LogDirectoryFailure,
 }
 
@@ -65,6 +67,7 @@ pub struct LogManager {
     pub(super) directories: Vec<Arc<LogDirectory>>,
     pub(super) logs: RwLock<HashMap<TopicIdPartition, Arc<SharedLog>>>,
     unusable: Vec<PathBuf>,
+    pub(super) close_threads: usize,
     /// Logs that could not be opened. They are not served; a follower's is built anew from its leader.
     refused: Mutex<HashMap<TopicIdPartition, RefusedLog>>,
     /// Renamed directories whose files still have to go.
@@ -90,6 +93,7 @@ impl LogManager {
             directories: opened.directories,
             logs: RwLock::new(opened.logs),
             unusable: config.unusable,
+            close_threads: config.close_threads,
             refused: Mutex::new(opened.refused),
             deleted: Mutex::new(opened.deleted),
             replaced: ReplacedFiles::default(),

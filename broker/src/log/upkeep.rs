@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::fault;
 use common::ids::{BrokerEpoch, CutId, Offset, TopicIdPartition};
+use parking_lot::Mutex;
 
 use super::checkpoint::{
     CLEANER_CHECKPOINT, Durability, HIGH_WATERMARK_CHECKPOINT, LOG_START_CHECKPOINT, PartitionOffsets,
@@ -267,11 +268,31 @@ impl LogManager {
     }
 
     fn close_directory(&self, directory: &LogDirectory, broker_epoch: BrokerEpoch) -> Result<(), LogError> {
-        for log in self.logs_in(directory) {
-            log.maintain().close()?;
-        }
+        close_logs(&self.logs_in(directory), self.close_threads)?;
         self.write_recovery_points(directory)?;
         self.write_high_watermarks(directory)?;
         write_clean_shutdown(directory.path(), broker_epoch)
     }
+}
+
+/// Each log waits for the disk several times: together they wait hardly longer than one.
+fn close_logs(logs: &[Arc<SharedLog>], threads: usize) -> Result<(), LogError> {
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(None);
+    let work = || {
+        while failed.lock().is_none()
+            && let Some(log) = logs.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            if let Err(error) = log.maintain().close() {
+                failed.lock().get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(logs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }

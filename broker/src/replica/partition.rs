@@ -184,7 +184,9 @@ impl Partition {
                         let result = replicated_result(&inner.state);
                         inner.waiters.reached(*to, result);
                     }
-                    self.visible_change(inner);
+                    inner.version += 1;
+                    inner.watchers.high_watermark_moved();
+                    self.changed.notify_waiters();
                 }
                 ReplicaEffect::WaitersCut { log_end_offset } => {
                     inner.log.set_high_watermark(inner.state.high_watermark());

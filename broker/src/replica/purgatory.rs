@@ -31,8 +31,20 @@ pub struct FetchWatch {
 struct WatchState {
     queue: VecDeque<u32>,
     queued: Vec<bool>,
+    pending: Pending,
     nudged: bool,
     closed: bool,
+}
+
+/// What has been queued since the last `take`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pending {
+    #[default]
+    Nothing,
+    /// Only what may travel with the next records: a high watermark, for a follower.
+    News,
+    /// To be looked at now.
+    Due,
 }
 
 impl FetchWatch {
@@ -42,30 +54,36 @@ impl FetchWatch {
 
     /// Something happened at the partition in this slot.
     pub fn mark(&self, slot: u32) {
-        if self.enqueue(slot) {
-            self.arrived.notify_one();
-        }
+        self.enqueue(slot, Pending::Due);
     }
 
-    fn enqueue(&self, slot: u32) -> bool {
-        let mut state = self.state.lock();
-        let index = slot as usize;
-        if state.closed {
-            return false;
-        }
-        if state.queued.len() <= index {
-            state.queued.resize(index + 1, false);
-        }
-        if std::mem::replace(&mut state.queued[index], true) {
-            return false;
-        }
-        state.queue.push_back(slot);
-        true
+    /// Something happened that can wait a little for company.
+    pub fn mark_news(&self, slot: u32) {
+        self.enqueue(slot, Pending::News);
     }
 
     /// Queues a slot for the next request without waking anybody.
     pub fn keep(&self, slot: u32) {
-        self.enqueue(slot);
+        self.enqueue(slot, Pending::Nothing);
+    }
+
+    fn enqueue(&self, slot: u32, pending: Pending) {
+        let mut state = self.state.lock();
+        let index = slot as usize;
+        if state.closed {
+            return;
+        }
+        if state.queued.len() <= index {
+            state.queued.resize(index + 1, false);
+        }
+        if !std::mem::replace(&mut state.queued[index], true) {
+            state.queue.push_back(slot);
+        }
+        if pending > state.pending {
+            state.pending = pending;
+            drop(state);
+            self.arrived.notify_one();
+        }
     }
 
     /// Takes what is queued, oldest first. What happens from now on queues anew, so the taker reads
@@ -73,6 +91,7 @@ impl FetchWatch {
     pub fn take(&self) -> VecDeque<u32> {
         let mut state = self.state.lock();
         let taken = std::mem::take(&mut state.queue);
+        state.pending = Pending::Nothing;
         for slot in &taken {
             if let Some(queued) = state.queued.get_mut(*slot as usize) {
                 *queued = false;
@@ -94,6 +113,11 @@ impl FetchWatch {
     /// Returns once something may have been queued since the last `take`.
     pub async fn arrived(&self) {
         self.arrived.notified().await;
+    }
+
+    pub fn pending(&self) -> Pending {
+        let state = self.state.lock();
+        if state.nudged { Pending::Due } else { state.pending }
     }
 
     /// Partitions drop their registration when they next look at it.
@@ -138,7 +162,18 @@ impl Watchers {
         self.mark(|entry| entry.interest == Interest::LogEnd);
     }
 
-    /// The high watermark, the log start or the leadership moved: everybody cares.
+    /// What is committed is what consumers wait for. A follower has no use for it that could not wait for
+    /// the next records: to answer its fetch for this alone would cost two messages more for each append.
+    pub(super) fn high_watermark_moved(&self) {
+        for entry in &self.entries {
+            match entry.interest {
+                Interest::Committed => entry.watch.mark(entry.slot),
+                Interest::LogEnd => entry.watch.mark_news(entry.slot),
+            }
+        }
+    }
+
+    /// The log start or the leadership moved: everybody cares.
     pub(super) fn changed(&self) {
         self.mark(|_| true);
     }
@@ -299,6 +334,11 @@ mod tests {
         assert_eq!((follower.take().len(), consumer.take().len()), (1, 0));
         watchers.changed();
         assert_eq!((follower.take().len(), consumer.take().len()), (1, 1));
+        watchers.high_watermark_moved();
+        assert_eq!((follower.pending(), consumer.pending()), (Pending::News, Pending::Due));
+        watchers.log_end_moved();
+        assert_eq!(follower.pending(), Pending::Due, "queued already, and still worth waking for");
+        assert_eq!((follower.take().len(), follower.pending()), (1, Pending::Nothing));
     }
 
     #[tokio::test]

@@ -18,6 +18,9 @@ use tracing::error;
 use super::{StartError, topic_settings};
 use crate::log::{LogManager, LogManagerConfig};
 
+/// Of each log directory, at shutdown: syncs that wait together share the file system's journal.
+const CLOSE_THREADS: usize = 8;
+
 /// The log directories: formatted for this node, and ours alone.
 pub(super) struct Storage {
     pub(super) cluster_id: String,
@@ -112,6 +115,7 @@ pub(super) async fn open_logs(config: &Arc<BrokerConfig>, storage: &Storage) -> 
             config.producer_id_expiration_ms,
         )),
         recovery_threads: usize::try_from(config.num_recovery_threads_per_data_dir).unwrap_or(1).max(1),
+        close_threads: CLOSE_THREADS,
         on_directory_failure: Arc::new(move |directory, error| {
             let reason = format!("{}: {error}", directory.path().display());
             let _ = failures.send(FailedDirectory { id: directory.id(), reason });

@@ -44,6 +44,7 @@ fn manager(path: &Path) -> Arc<LogManager> {
         default_log_config: Arc::new(config()),
         unusable: Vec::new(),
         recovery_threads: 1,
+        close_threads: 1,
         on_directory_failure: Arc::new(|_, _| {}),
     };
     Arc::new(LogManager::open(config, NOW).unwrap())

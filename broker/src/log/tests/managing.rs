@@ -29,6 +29,7 @@ fn open_counting(paths: &[&Path], failures: &Arc<AtomicUsize>) -> LogManager {
         unusable: Vec::new(),
         default_log_config: Arc::new(config()),
         recovery_threads: 2,
+        close_threads: 2,
         on_directory_failure: Arc::new(move |_, _| {
             failures.fetch_add(1, Ordering::Relaxed);
         }),

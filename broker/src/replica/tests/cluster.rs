@@ -417,6 +417,7 @@ async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Clus
             unusable: Vec::new(),
             default_log_config: log_config.clone(),
             recovery_threads: 1,
+            close_threads: 1,
             on_directory_failure: Arc::new(|_, error| panic!("{error}")),
         },
         0,
