@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::clock::SystemClock;
 use common::config::BrokerConfig;
@@ -52,9 +52,12 @@ use crate::metadata::{
 use crate::mirror::subsystem::Mirroring;
 use crate::replica::{ReplicaManager, ReplicaManagerConfig};
 
-/// Shares of the 10 s that a shutdown may take.
+/// Shares of the 10 s that a shutdown may take: leaders are moved, then what runs ends, then there has to be
+/// time left to close the logs, without which the next start scans them.
 const CONTROLLED_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(4);
 const TASK_TIMEOUT: Duration = Duration::from_millis(2_500);
+const TASKS_TIMEOUT: Duration = Duration::from_millis(5_500);
+const LEAST_TASK_TIMEOUT: Duration = Duration::from_millis(200);
 /// Kafka's `min.incremental.fetch.session.eviction.ms`.
 const FETCH_SESSION_EVICTION_MS: u64 = 120_000;
 
@@ -230,6 +233,11 @@ impl BrokerServer {
 
     /// Moves leaderships away, then stops everything in the reverse order of its start.
     pub async fn shutdown(self) {
+        let tasks_end = Instant::now() + TASKS_TIMEOUT;
+        let task_timeout = || {
+            let left = tasks_end.saturating_duration_since(Instant::now());
+            left.clamp(LEAST_TASK_TIMEOUT, TASK_TIMEOUT)
+        };
         let is_registered = self.channel.broker_epoch() != BrokerEpoch(-1);
         if self.controlled_shutdown_enable && is_registered && !self.control.shutdown_token().is_cancelled() {
             info!("controlled shutdown: asking the controller to move leaderships");
@@ -237,14 +245,14 @@ impl BrokerServer {
                 warn!("controlled shutdown not confirmed in time, stopping all the same");
             }
         }
-        self.listeners.shutdown(TASK_TIMEOUT).await;
-        if timeout(TASK_TIMEOUT, self.mirroring.shutdown()).await.is_err() {
+        self.listeners.shutdown(task_timeout()).await;
+        if timeout(task_timeout(), self.mirroring.shutdown()).await.is_err() {
             warn!("mirroring did not end in time");
         }
-        self.control.shutdown(TASK_TIMEOUT).await;
-        self.cleaning.shutdown(TASK_TIMEOUT).await;
-        self.replicas.shutdown().await;
-        self.http.shutdown(TASK_TIMEOUT).await;
+        self.control.shutdown(task_timeout()).await;
+        self.cleaning.shutdown(task_timeout()).await;
+        self.replicas.shutdown(task_timeout()).await;
+        self.http.shutdown(task_timeout()).await;
         info!("stopped");
     }
 }

@@ -72,6 +72,9 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run_async(command: Command) -> Result<(), Failure> {
+    if matches!(command, Command::Dev(_) | Command::Demo(_)) {
+        common::descriptors::raise_limit();
+    }
     // The embedded daemons log as they do alone; a demo's own lines are enough unless logs are asked for.
     if matches!(command, Command::Dev(_)) || std::env::var_os("RUST_LOG").is_some() {
         common::telemetry::init_logging(common::telemetry::LogFormat::Text);

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::fault;
+
 pub trait Clock: Send + Sync {
     /// Milliseconds since the Unix epoch. May jump in both directions.
     fn now_ms(&self) -> i64;
@@ -34,7 +36,7 @@ impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
         // A clock set before 1970 reads as 1970 rather than ending the process.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
+        i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX).saturating_add(fault::clock_skew_ms())
     }
 
     fn monotonic_ms(&self) -> u64 {

@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use crate::config::{ConfigError, Properties, Warning};
+use crate::descriptors;
 use crate::telemetry::{LogFormat, init_logging, reason};
 
 const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(10);
@@ -56,6 +57,7 @@ pub fn main<D: Daemon>() -> ExitCode {
         "json" => LogFormat::Json,
         _ => LogFormat::Text,
     });
+    descriptors::raise_limit();
     match run::<D>(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

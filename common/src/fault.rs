@@ -8,16 +8,25 @@
 //! - `PLACE.crash`: who passes, or waits, renames it to `PLACE.crashed` and dies as by `kill -9`: nothing is
 //!   flushed, closed or answered.
 //!
+//! `clock.skew` holds milliseconds by which this process' wall clock goes wrong.
+//!
 //! A point costs one look at the file system while the directory is not there.
 
 #[cfg(debug_assertions)]
-pub use placed::{point, point_blocking};
+pub use placed::{clock_skew_ms, point, point_blocking};
 
 /// In a release build: nothing.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn point(_name: &str, _key: impl std::fmt::Display) -> std::future::Ready<()> {
     std::future::ready(())
+}
+
+/// In a release build: none.
+#[cfg(not(debug_assertions))]
+#[inline(always)]
+pub fn clock_skew_ms() -> i64 {
+    0
 }
 
 /// In a release build: nothing.
@@ -72,12 +81,20 @@ mod placed {
         }
     }
 
-    fn places(name: &str, key: &impl Display) -> Vec<Place> {
+    /// How far this process' wall clock is from the machine's.
+    pub fn clock_skew_ms() -> i64 {
+        let Some(directory) = directory() else { return 0 };
+        let skew = fs::read_to_string(directory.join("clock.skew")).ok();
+        skew.and_then(|skew| skew.trim().parse().ok()).unwrap_or(0)
+    }
+
+    fn directory() -> Option<&'static PathBuf> {
         let directory = DIRECTORY.get_or_init(|| std::env::var_os(VARIABLE).map(PathBuf::from));
-        match directory {
-            Some(directory) if directory.is_dir() => places_in(directory, name, key),
-            _ => Vec::new(),
-        }
+        directory.as_ref().filter(|directory| directory.is_dir())
+    }
+
+    fn places(name: &str, key: &impl Display) -> Vec<Place> {
+        directory().map_or_else(Vec::new, |directory| places_in(directory, name, key))
     }
 
     fn places_in(directory: &Path, name: &str, key: &impl Display) -> Vec<Place> {

@@ -184,7 +184,7 @@ apis! {
     DeleteAcls = 31, flexible 2, 0..=-1, not_served "no security yet";
     DescribeConfigs = 32, flexible 4, 1..=4, both answered;
     AlterConfigs = 33, flexible 2, 0..=2, both forwarded;
-    AlterReplicaLogDirs = 34, flexible 2, 0..=-1, not_served "no moves between log directories yet";
+    AlterReplicaLogDirs = 34, flexible 2, 1..=2, broker answered;
     DescribeLogDirs = 35, flexible 2, 1..=5, broker answered;
     SaslAuthenticate = 36, flexible 2, 0..=-1, not_served "no security yet";
     CreatePartitions = 37, flexible 2, 0..=3, both forwarded;
@@ -223,7 +223,7 @@ apis! {
     ControllerRegistration = 70, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
     GetTelemetrySubscriptions = 71, flexible 0, 0..=-1, not_served "no client telemetry yet";
     PushTelemetry = 72, flexible 0, 0..=-1, not_served "no client telemetry yet";
-    AssignReplicasToDirs = 73, flexible 0, 0..=-1, not_served "no moves between log directories yet";
+    AssignReplicasToDirs = 73, flexible 0, 0..=-1, not_served "brokers use the quorum listener";
     ListConfigResources = 74, flexible 0, 0..=1, broker answered;
     DescribeTopicPartitions = 75, flexible 0, 0..=0, broker answered;
     ShareGroupHeartbeat = 76, flexible 1, 0..=-1, not_served "no groups yet";

@@ -173,6 +173,7 @@ messages! {
     OffsetForLeaderEpoch: OffsetForLeaderEpochRequest by Kafka, OffsetForLeaderEpochResponse by Kafka;
     DescribeConfigs: DescribeConfigsRequest by Kafka, DescribeConfigsResponse by Kafka;
     AlterConfigs: AlterConfigsRequest by Kafka, AlterConfigsResponse by Kafka;
+    AlterReplicaLogDirs: AlterReplicaLogDirsRequest by Kafka, AlterReplicaLogDirsResponse by Kafka;
     // The request of 5 is that of 4.
     DescribeLogDirs: DescribeLogDirsRequest by KafkaUpTo<4>, DescribeLogDirsResponse by Own;
     CreatePartitions: CreatePartitionsRequest by Kafka, CreatePartitionsResponse by Kafka;

@@ -36,6 +36,15 @@ impl Faults {
         self.put(place, "crash")
     }
 
+    /// The daemon's wall clock goes wrong by so much; 0 sets it right.
+    pub fn skew_clock(&self, by_ms: i64) -> Result<()> {
+        fs::create_dir_all(&self.directory)?;
+        // Replaced as a whole: the daemon may look at any time.
+        let (skew, written) = (self.directory.join("clock.skew"), self.directory.join("clock.written"));
+        fs::write(&written, by_ms.to_string())?;
+        fs::rename(&written, &skew).with_context(|| skew.display().to_string())
+    }
+
     /// Lets go who waits, and forgets that anybody did.
     pub fn release(&self, place: &str) -> Result<()> {
         let hold = self.file(place, "hold");

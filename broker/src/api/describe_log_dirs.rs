@@ -1,4 +1,4 @@
-//! DescribeLogDirs: directories, what lies in them, and how full their disks are (4). Nothing is ever
+//! DescribeLogDirs: directories, what lies in them or moves there, and how full their disks are (4). Nothing is ever
 //! cordoned (5).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::replica::{Partition, ReplicaManager};
 const UNKNOWN_BYTES: i64 = -1;
 
 type Wanted<'a> = HashMap<&'a str, HashSet<i32>>;
-type ByTopic = BTreeMap<Arc<str>, Vec<Arc<Partition>>>;
+type ByTopic = BTreeMap<Arc<str>, Vec<DescribeLogDirsPartition>>;
 
 pub fn handle(replicas: &ReplicaManager, request: &DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let wanted: Option<Wanted<'_>> = request.topics.as_ref().map(|topics| {
@@ -26,16 +26,27 @@ pub fn handle(replicas: &ReplicaManager, request: &DescribeLogDirsRequest) -> De
         };
         topics.iter().map(|entry| (entry.topic.0.as_str(), topic(entry))).collect()
     });
+    let is_wanted = |topic: &str, index: i32| {
+        let named = |wanted: &Wanted<'_>| wanted.get(topic).is_some_and(|indexes| indexes.contains(&index));
+        wanted.as_ref().is_none_or(named)
+    };
     let mut by_directory: HashMap<DirectoryId, ByTopic> = HashMap::new();
+    let mut put = |directory: DirectoryId, topic: &Arc<str>, described: DescribeLogDirsPartition| {
+        by_directory.entry(directory).or_default().entry(topic.clone()).or_default().push(described);
+    };
     for partition in replicas.partitions() {
-        let is_wanted = wanted.as_ref().is_none_or(|wanted| {
-            wanted
-                .get(&**partition.topic())
-                .is_some_and(|indexes| indexes.contains(&partition.id().partition))
-        });
-        if is_wanted {
-            let topics = by_directory.entry(partition.directory_id()).or_default();
-            topics.entry(partition.topic().clone()).or_default().push(partition);
+        if is_wanted(partition.topic(), partition.id().partition) {
+            put(partition.directory_id(), partition.topic(), described(&partition));
+        }
+    }
+    for (future, lag) in replicas.moving_replicas() {
+        if is_wanted(future.topic(), future.id().partition) {
+            let described = DescribeLogDirsPartition::default()
+                .with_partition_index(future.id().partition)
+                .with_partition_size(size(future.read().size_bytes()))
+                .with_offset_lag(lag)
+                .with_is_future_key(true);
+            put(future.directory().id(), future.topic(), described);
         }
     }
     let directories = replicas.log_manager().directories().iter();
@@ -55,18 +66,23 @@ pub fn handle(replicas: &ReplicaManager, request: &DescribeLogDirsRequest) -> De
     DescribeLogDirsResponse::default().with_results(results.collect())
 }
 
-fn topic((name, mut partitions): (Arc<str>, Vec<Arc<Partition>>)) -> DescribeLogDirsTopic {
-    partitions.sort_by_key(|partition| partition.id().partition);
-    let partitions = partitions.iter().map(|partition| {
-        let (size_bytes, lag) = partition.size_and_lag();
-        DescribeLogDirsPartition::default()
-            .with_partition_index(partition.id().partition)
-            .with_partition_size(i64::try_from(size_bytes).unwrap_or(i64::MAX))
-            .with_offset_lag(lag)
-    });
+fn size(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn described(partition: &Partition) -> DescribeLogDirsPartition {
+    let (size_bytes, lag) = partition.size_and_lag();
+    DescribeLogDirsPartition::default()
+        .with_partition_index(partition.id().partition)
+        .with_partition_size(size(size_bytes))
+        .with_offset_lag(lag)
+}
+
+fn topic((name, mut partitions): (Arc<str>, Vec<DescribeLogDirsPartition>)) -> DescribeLogDirsTopic {
+    partitions.sort_by_key(|partition| partition.partition_index);
     DescribeLogDirsTopic::default()
         .with_name(TopicName(StrBytes::from_string(name.to_string())))
-        .with_partitions(partitions.collect())
+        .with_partitions(partitions)
 }
 
 fn volume(path: &Path) -> (i64, i64) {

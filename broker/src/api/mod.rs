@@ -5,6 +5,7 @@
 //! does not know.
 
 pub mod admin;
+pub mod alter_replica_log_dirs;
 pub mod api_versions;
 mod authorized_operations;
 pub mod context;
@@ -161,6 +162,19 @@ async fn dispatch(
             send(context, offset_for_leader_epoch::handle(replicas, &request))
         }
         Request::DeleteRecords(request) => send(context, delete_records::handle(replicas, &request).await),
+        Request::AlterReplicaLogDirs(request) => {
+            let replicas = replicas.clone();
+            let altered =
+                tokio::task::spawn_blocking(move || alter_replica_log_dirs::handle(&replicas, &request))
+                    .await;
+            match altered {
+                Ok(response) => send(context, response),
+                Err(reason) => {
+                    tracing::error!(%reason, "AlterReplicaLogDirs failed");
+                    Reply::Close
+                }
+            }
+        }
         Request::DescribeLogDirs(request) => send(context, describe_log_dirs::handle(replicas, &request)),
         Request::DescribeProducers(request) => send(context, describe_producers::handle(replicas, &request)),
         Request::ApiVersions(request) => answer_api_versions(broker, context, &request),

@@ -1,8 +1,6 @@
 //! Small text files that are replaced as a whole: written beside, synced, renamed over the old one,
 //! and the directory synced, so that a crash leaves the old file or the new one, never none.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,25 +56,26 @@ fn write_beside(
 
 /// None where the file does not exist.
 pub(crate) fn read_text(path: &Path) -> Result<Option<String>, LogError> {
-    match fs::read(path) {
-        Ok(bytes) => match String::from_utf8(bytes) {
-            Ok(text) => Ok(Some(text)),
-            Err(_) => Err(LogError::corrupt(path, "not a text file")),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(LogError::io("read", path, error)),
+    let Some(bytes) = disk::read_file(path)? else { return Ok(None) };
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(LogError::corrupt(path, "not a text file")),
     }
 }
 
 /// The lines of a checkpoint in Kafka's form: a line with the version 0, one with the number of
 /// entries, one line an entry.
 pub(crate) fn entries_of<'a>(path: &Path, text: &'a str) -> Result<Vec<&'a str>, LogError> {
-    let mut lines = text.lines();
-    match lines.next() {
-        Some("0") => {}
-        Some(version) => return Err(LogError::corrupt(path, format!("unknown version `{version}`"))),
-        None => return Err(LogError::corrupt(path, "empty checkpoint")),
+    match text.split_once('\n') {
+        Some(("0", counted)) => counted_entries(path, counted),
+        Some((version, _)) => Err(LogError::corrupt(path, format!("unknown version `{version}`"))),
+        None => Err(LogError::corrupt(path, "empty checkpoint")),
     }
+}
+
+/// A line with the number of entries, one line an entry.
+pub(crate) fn counted_entries<'a>(path: &Path, text: &'a str) -> Result<Vec<&'a str>, LogError> {
+    let mut lines = text.lines();
     let count: usize = lines
         .next()
         .and_then(|line| line.parse().ok())
@@ -126,6 +125,8 @@ pub(crate) fn read_offsets(path: &Path) -> Result<Vec<(TopicPartition, Offset)>,
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -36,8 +36,14 @@ fn before(_: Step, _: &Path) -> io::Result<()> {
 #[inline(always)]
 fn after(_: Step, _: &Path) {}
 
+#[cfg(not(test))]
+#[inline(always)]
+fn before_read(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 #[cfg(test)]
-use faults::{after, before};
+use faults::{after, before, before_read};
 
 /// For reading and writing; made if it is not there.
 pub(crate) fn open(path: &Path) -> Result<File, LogError> {
@@ -52,6 +58,12 @@ pub(crate) fn open(path: &Path) -> Result<File, LogError> {
     opened.map_err(|error| LogError::io("open", path, error))
 }
 
+/// For reading and writing; it was made before, so that it is gone is a failure like any other.
+pub(crate) fn open_existing(path: &Path) -> Result<File, LogError> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.map_err(|error| LogError::io("open", path, error))
+}
+
 pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], position: u64) -> Result<(), LogError> {
     let written = match before(Step::Write, path) {
         Ok(()) => file.write_all_at(bytes, position),
@@ -62,6 +74,27 @@ pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], position: u64) ->
         }
     };
     written.map_err(|error| LogError::io("write", path, error))
+}
+
+/// What a file held when it was written has to be there: an end that comes earlier is damage to that file, any
+/// other failure the disk's.
+pub(crate) fn read_at(file: &File, path: &Path, bytes: &mut [u8], position: u64) -> Result<(), LogError> {
+    let read = before_read(path).and_then(|()| file.read_exact_at(bytes, position));
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            LogError::corrupt(path, format!("the file ends before byte {}", position + bytes.len() as u64))
+        }
+        _ => LogError::io("read", path, error),
+    })
+}
+
+/// None: it is not there.
+pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, LogError> {
+    match before_read(path).and_then(|()| fs::read(path)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(LogError::io("read", path, error)),
+    }
 }
 
 pub(crate) fn set_length(file: &File, path: &Path, bytes: u64) -> Result<(), LogError> {

@@ -143,6 +143,12 @@ impl EpochCache {
         self.entries.clear();
     }
 
+    /// The cache of a log with the same batches.
+    pub fn take_over(&mut self, other: &EpochCache) {
+        self.entries.clone_from(&other.entries);
+        self.dirty = true;
+    }
+
     #[cfg(test)]
     pub fn entries(&self) -> &[(LeaderEpoch, Offset)] {
         &self.entries

@@ -9,7 +9,7 @@ use common::ids::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
 use super::disk;
 
-/// The disk, or what is on it, failed. KAFKA_STORAGE_ERROR; the log's directory goes offline unless
+/// The disk, or what is on it, failed. KAFKA_STORAGE_ERROR (a damaged batch met by a reader: CORRUPT_MESSAGE); the log's directory goes offline unless
 /// something merely ran out.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogError {
@@ -131,7 +131,7 @@ pub enum ReadError {
     /// OFFSET_OUT_OF_RANGE
     #[error("offset {offset} is outside of {log_start_offset}..={log_end_offset}")]
     OutOfRange { offset: Offset, log_start_offset: Offset, log_end_offset: Offset },
-    /// KAFKA_STORAGE_ERROR
+    /// CORRUPT_MESSAGE where a batch is damaged, else KAFKA_STORAGE_ERROR
     #[error(transparent)]
     Storage(#[from] LogError),
 }

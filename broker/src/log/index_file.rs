@@ -5,7 +5,6 @@
 //! recovery point is. Kafka preallocates its index files; these always have their true length, which
 //! is what Kafka's have once they are closed.
 
-use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::disk;
@@ -67,8 +66,7 @@ impl<const ENTRY: usize> IndexFile<ENTRY> {
         }
         let path = path();
         let file = self.file.get(|| path.clone())?;
-        file.read_exact_at(&mut entry, u64::from(index) * ENTRY as u64)
-            .map_err(|error| LogError::io("read", &path, error))?;
+        disk::read_at(&file, &path, &mut entry, u64::from(index) * ENTRY as u64)?;
         Ok(entry)
     }
 

@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
@@ -38,7 +39,16 @@ struct Slot {
 
 impl LazyFile {
     /// The open file; `path` is asked only when it has to be opened.
-    pub fn get(&self, path: impl FnOnce() -> std::path::PathBuf) -> Result<Arc<File>, LogError> {
+    pub fn get(&self, path: impl FnOnce() -> PathBuf) -> Result<Arc<File>, LogError> {
+        self.get_by(|| disk::open(&path()))
+    }
+
+    /// The same of a file that must not be made anew.
+    pub fn get_existing(&self, path: impl FnOnce() -> PathBuf) -> Result<Arc<File>, LogError> {
+        self.get_by(|| disk::open_existing(&path()))
+    }
+
+    fn get_by(&self, open: impl FnOnce() -> Result<File, LogError>) -> Result<Arc<File>, LogError> {
         let slot = self.slot.get_or_init(Arc::default);
         slot.used.store(true, Ordering::Relaxed);
         if let Some(file) = &*slot.handle.lock() {
@@ -49,7 +59,7 @@ impl LazyFile {
         if let Some(file) = &*handle {
             return Ok(file.clone());
         }
-        let file = Arc::new(disk::open(&path())?);
+        let file = Arc::new(open()?);
         *handle = Some(file.clone());
         drop(handle);
         OPEN_FILES.opened(slot);

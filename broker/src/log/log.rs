@@ -52,6 +52,8 @@ pub struct Log {
     pub(super) newly_made: bool,
     /// Counts truncations, so that a flush that ran beside one does not raise the recovery point.
     pub(super) truncations: u64,
+    /// The lowest offset that was cut to since a move of the log looked last (`future`).
+    pub(super) cut_since: Option<i64>,
     /// Where the last cleaning ended; None: never cleaned.
     pub(super) cleaned_to: Option<i64>,
     /// Below it records may be missing because of records above it (`cleaner::source`).
@@ -157,6 +159,10 @@ impl Log {
     /// Called as the high watermark moves; what only waited for it is forgotten with the next marker.
     pub fn note_high_watermark(&self, high_watermark: Offset) {
         self.high_watermark.store(high_watermark.0, Ordering::Relaxed);
+    }
+
+    pub fn is_offline(&self) -> bool {
+        self.failed
     }
 
     /// Ends the use of the log: its directory is about to be renamed.

@@ -121,7 +121,7 @@ impl Log {
         Ok(())
     }
 
-    fn write_producer_snapshot(&mut self, durability: Durability) -> Result<(), LogError> {
+    pub(super) fn write_producer_snapshot(&mut self, durability: Durability) -> Result<(), LogError> {
         let offset = self.producers.end_offset;
         if self.snapshots.last() == Some(&offset) {
             return Ok(());
@@ -158,29 +158,47 @@ impl Log {
     /// truncation, which lowers the recovery point itself, the flush has to be `forced`.
     pub(crate) fn begin_flush(&mut self, up_to: i64, forced: bool) -> Result<FlushJob, LogError> {
         self.check_online()?;
-        let result = self.collect_flush(up_to, forced);
+        let result = self.collect_flush(up_to, forced, Durability::Power);
         self.failing(result)
     }
 
-    fn collect_flush(&mut self, up_to: i64, forced: bool) -> Result<FlushJob, LogError> {
+    /// The same for a caller who flushes many logs and syncs the file system: the job holds no descriptors,
+    /// and nothing is synced on the way.
+    pub(crate) fn begin_flush_of_all(&mut self, up_to: i64, forced: bool) -> Result<FlushJob, LogError> {
+        self.check_online()?;
+        let result = self.collect_flush(up_to, forced, Durability::Process);
+        let job = self.failing(result)?;
+        Ok(FlushJob { files: Vec::new(), directories: Vec::new(), ..job })
+    }
+
+    fn collect_flush(
+        &mut self,
+        up_to: i64,
+        forced: bool,
+        durability: Durability,
+    ) -> Result<FlushJob, LogError> {
         let mut files = Vec::new();
         if forced || up_to > self.recovery_point {
             // Epochs first: recovery reads batches from the recovery point on only.
-            self.epochs.save(&self.directory, Durability::Power)?;
+            self.epochs.save(&self.directory, durability)?;
             let first = self.segment_for(self.recovery_point);
             for index in first..self.segments.len() {
                 if self.segments[index].base_offset() >= up_to && !forced {
                     break;
                 }
                 self.segments[index].write_out()?;
-                files.extend(self.segments[index].files()?);
+                if durability == Durability::Power {
+                    files.extend(self.segments[index].files()?);
+                }
             }
         }
         let mut directories = Vec::new();
         if std::mem::take(&mut self.directory_changed) {
             directories.push(self.directory.to_path_buf());
         }
-        if !files.is_empty() && std::mem::take(&mut self.newly_made) {
+        if durability == Durability::Process {
+            self.newly_made = false;
+        } else if !files.is_empty() && std::mem::take(&mut self.newly_made) {
             files.extend(PartitionMetadata::files(&self.directory)?);
             directories.extend(self.directory.parent().map(Path::to_path_buf));
         }
@@ -216,24 +234,39 @@ impl Log {
     /// Leaves the log so that it can be opened without a scan.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.check_online()?;
-        let result = self.write_for_close();
+        let result = self.write_for_close(Durability::Power);
         self.failing(result)?;
         self.flush()?;
-        for segment in &self.segments {
-            segment.close_files();
-        }
+        self.close_files();
         Ok(())
     }
 
-    fn write_for_close(&mut self) -> Result<(), LogError> {
-        if self.recovery_point < self.log_end {
+    /// The same in two halves, between which the caller syncs the whole file system: most logs of a large
+    /// broker have little to write, and a sync of each would take longer than a stop may.
+    pub(crate) fn begin_close(&mut self) -> Result<FlushJob, LogError> {
+        self.check_online()?;
+        let result = self.write_for_close(Durability::Process);
+        self.failing(result)?;
+        let job = self.begin_flush_of_all(self.log_end, false)?;
+        self.close_files();
+        Ok(job)
+    }
+
+    fn close_files(&self) {
+        for segment in &self.segments {
+            segment.close_files();
+        }
+    }
+
+    fn write_for_close(&mut self, durability: Durability) -> Result<(), LogError> {
+        if self.recovery_point < self.log_end || self.active().times_behind() {
             self.active_mut().finish()?;
         }
-        self.epochs.save(&self.directory, Durability::Power)?;
+        self.epochs.save(&self.directory, durability)?;
         self.producers.end_offset = Offset(self.log_end);
         // An empty log needs none, and most logs of a large broker are empty.
         if !(self.producers.is_empty() && self.log_end == self.segments[0].base_offset()) {
-            self.write_producer_snapshot(Durability::Power)?;
+            self.write_producer_snapshot(durability)?;
         }
         Ok(())
     }

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::ids::{BrokerEpoch, CutId, DirectoryId, MetadataOffset, Offset, TopicIdPartition};
+use common::ids::{
+    BrokerEpoch, CutId, DirectoryId, MetadataOffset, Offset, TopicIdPartition, TopicPartition,
+};
 use parking_lot::{Mutex, RwLock};
 
 use super::config::LogConfig;
 use super::directory::{LogDirectory, LogDirectoryFailure};
 use super::disk;
 use super::error::LogError;
+use super::future::{FoundFuture, Futures};
 use super::log::{Log, OpenState};
 use super::partition_metadata::PartitionMetadata;
 use super::replaced_files::ReplacedFiles;
@@ -73,6 +76,11 @@ pub struct LogManager {
     /// Renamed directories whose files still have to go.
     pub(super) deleted: Mutex<Vec<PathBuf>>,
     pub(super) replaced: ReplacedFiles,
+    /// Copies of replicas that move to another directory, and those whose replica is not here.
+    pub(super) futures: RwLock<Futures>,
+    pub(super) idle_futures: Mutex<Vec<FoundFuture>>,
+    /// Where replicas are wanted that are not here yet.
+    pub(super) preferred: Mutex<HashMap<TopicPartition, DirectoryId>>,
     previous_broker_epoch: Option<BrokerEpoch>,
     clean_shutdown: bool,
 }
@@ -89,7 +97,7 @@ impl LogManager {
     /// Opens all logs; blocks. Damage to one log leaves that log out, a failed directory all of its.
     pub fn open(config: LogManagerConfig, now_ms: i64) -> Result<LogManager, LogError> {
         let opened = startup::open_directories(&config, now_ms)?;
-        Ok(LogManager {
+        let manager = LogManager {
             directories: opened.directories,
             logs: RwLock::new(opened.logs),
             unusable: config.unusable,
@@ -97,9 +105,14 @@ impl LogManager {
             refused: Mutex::new(opened.refused),
             deleted: Mutex::new(opened.deleted),
             replaced: ReplacedFiles::default(),
+            futures: RwLock::default(),
+            idle_futures: Mutex::default(),
+            preferred: Mutex::default(),
             previous_broker_epoch: opened.previous_broker_epoch,
             clean_shutdown: opened.clean_shutdown,
-        })
+        };
+        manager.resume_moves(opened.futures, now_ms);
+        Ok(manager)
     }
 
     pub fn directories(&self) -> &[Arc<LogDirectory>] {
@@ -149,7 +162,8 @@ impl LogManager {
             if is_live(&found) {
                 continue;
             }
-            if let Err(error) = log.reporting(self.retire(&log, "stray")) {
+            let given_up = self.cancel_future(found.id);
+            if let Err(error) = given_up.and_then(|_| log.reporting(self.retire(&log, "stray"))) {
                 tracing::error!(topic = %found.topic, partition = found.id.partition, %error,
                     "stray log could not be renamed");
             } else {
@@ -158,6 +172,7 @@ impl LogManager {
             }
             strays.push(found);
         }
+        self.drop_stray_futures(is_live);
         strays
     }
 
@@ -169,12 +184,15 @@ impl LogManager {
                 return Ok(log);
             }
             // The topic was deleted and came back with its id: what is here is the old one's.
+            self.cancel_future(placement.id)?;
             log.reporting(self.retire(&log, "stray"))?;
         }
         if let Some(refused) = self.refused.lock().get(&placement.id) {
             return Err(refused.error.clone());
         }
-        let directory = self.directory_for(placement.directory)?;
+        let is_online = |id: &DirectoryId| self.directories.iter().any(|d| d.id() == *id && d.is_online());
+        let preferred = self.take_preferred(&placement.topic, placement.id.partition).filter(is_online);
+        let directory = self.directory_for(preferred.or(placement.directory))?;
         let created = self.create_in(&directory, placement, now_ms);
         directory.reporting(created)
     }
@@ -241,6 +259,7 @@ impl LogManager {
     /// Takes the log out of service at once; its files go with the next `maintain`. False: there is none.
     pub fn delete(&self, id: TopicIdPartition) -> Result<bool, LogError> {
         self.set_aside_refused(id)?;
+        self.cancel_future(id)?;
         let Some(log) = self.log(id) else { return Ok(false) };
         let renamed = log.reporting(self.retire(&log, "delete"))?;
         self.deleted.lock().push(renamed);
@@ -263,7 +282,12 @@ impl LogManager {
         Ok(renamed)
     }
 
-    fn set_aside(&self, directory: &LogDirectory, path: &Path, suffix: &str) -> Result<PathBuf, LogError> {
+    pub(super) fn set_aside(
+        &self,
+        directory: &LogDirectory,
+        path: &Path,
+        suffix: &str,
+    ) -> Result<PathBuf, LogError> {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let renamed = directory.path().join(startup::aside_name(name, suffix));
         disk::rename(path, &renamed)?;

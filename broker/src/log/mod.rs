@@ -20,6 +20,7 @@ mod directory;
 mod disk;
 mod epoch_cache;
 mod error;
+mod future;
 mod index_file;
 mod lazy_file;
 // The folder is about logs on disk; this file is one log.
@@ -45,6 +46,7 @@ mod segment;
 mod shared_log;
 mod startup;
 mod take_back;
+mod take_over;
 mod time_index;
 mod timestamps;
 mod transaction_index;
@@ -64,6 +66,7 @@ pub use cut_point::decided_cut;
 pub use directory::{LogDirectory, LogDirectoryFailure};
 pub use epoch_cache::EpochCache;
 pub use error::{AppendError, LogError, ReadError, RecordError};
+pub use future::{CopyStep, MoveError, is_movable};
 pub use log::{Log, OpenState};
 pub use manager::{FoundLog, LogManager, LogManagerConfig, LogPlacement, PendingCut};
 pub use producer_state::{

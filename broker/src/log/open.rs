@@ -20,6 +20,7 @@ use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
 use super::recovery::RecoveryReport;
 use super::segment::{LOG, OFFSET_INDEX, Segment, TIME_INDEX, TRANSACTION_INDEX};
+use super::truncate::{RESTARTING, complete_restart};
 
 /// Extensions of files that an interrupted cleaning or deletion left behind.
 const LEFT_BEHIND: [&str; 2] = ["tmp", "deleted"];
@@ -27,6 +28,8 @@ const LEFT_BEHIND: [&str; 2] = ["tmp", "deleted"];
 struct Found {
     segments: BTreeSet<i64>,
     snapshots: BTreeSet<i64>,
+    /// The log was being emptied, and begins here.
+    restarted: Option<i64>,
 }
 
 impl Log {
@@ -41,6 +44,11 @@ impl Log {
     ) -> Result<Log, LogError> {
         let directory: Arc<Path> = Arc::from(directory);
         let found = look_through(&directory)?;
+        let state = match found.restarted.map(Offset) {
+            // What the checkpoints say is of before.
+            Some(start) => OpenState { recovery_point: start, log_start_offset: start, ..state },
+            None => state,
+        };
         let compacted_end = read_compacted_end(&directory)?;
         let mut segments = Vec::with_capacity(found.segments.len().max(1));
         let mut damaged = Vec::new();
@@ -66,9 +74,11 @@ impl Log {
             segments.push(Segment::new(directory.clone(), state.log_start_offset.0, now_ms));
         }
         let first = segments[0].base_offset();
-        if first > state.log_start_offset.0 && state.recovery_point.0 < first && state.recovery_point.0 > 0 {
-            tracing::warn!(log = %directory.display(), first, recovery_point = state.recovery_point.0,
-                "the log begins above its recovery point");
+        // After a crash retention may have been ahead of the checkpoint.
+        let lost_its_start = state.recovery_point.0 < first && state.recovery_point.0 > 0;
+        if first > state.log_start_offset.0 && (state.clean_shutdown || lost_its_start) {
+            tracing::warn!(log = %directory.display(), first, log_start = state.log_start_offset.0,
+                recovery_point = state.recovery_point.0, "the log's first segments are gone: it begins above them");
         }
         let (epochs, epochs_damaged) = match EpochCache::load(&directory) {
             Err(error @ LogError::Corrupt { .. }) => {
@@ -99,6 +109,7 @@ impl Log {
             directory_changed: false,
             newly_made: !has_files || (!state.clean_shutdown && state.recovery_point.0 <= first),
             truncations: 0,
+            cut_since: None,
             cleaned_to: None,
             compacted_end,
             failed: false,
@@ -130,7 +141,7 @@ impl Log {
     }
 
     fn report(&mut self, report: RecoveryReport) {
-        if report.truncated_bytes > 0 || !report.corrupt.is_empty() {
+        if report.has_lost_batches() {
             tracing::warn!(log = %self.directory.display(), log_end = self.log_end,
                 truncated_bytes = report.truncated_bytes, segments = report.segments, "log recovered");
         }
@@ -175,8 +186,9 @@ impl Log {
 
 /// Finds segments and snapshots, and removes what no log needs.
 fn look_through(directory: &Path) -> Result<Found, LogError> {
-    let mut found = Found { segments: BTreeSet::new(), snapshots: BTreeSet::new() };
+    let mut found = Found { segments: BTreeSet::new(), snapshots: BTreeSet::new(), restarted: None };
     let mut indexes = Vec::new();
+    let (mut all, mut restarting) = (Vec::new(), None);
     let (mut cleaned, mut swaps) = (Vec::new(), Vec::new());
     let failed = |error| LogError::io("list", directory, error);
     for entry in fs::read_dir(directory).map_err(failed)? {
@@ -195,7 +207,7 @@ fn look_through(directory: &Path) -> Result<Found, LogError> {
             continue;
         }
         let kind = match extension {
-            LOG | OFFSET_INDEX | TIME_INDEX | TRANSACTION_INDEX | "snapshot" => extension,
+            LOG | OFFSET_INDEX | TIME_INDEX | TRANSACTION_INDEX | "snapshot" | RESTARTING => extension,
             _ => continue,
         };
         let base_offset = path
@@ -206,11 +218,22 @@ fn look_through(directory: &Path) -> Result<Found, LogError> {
         let Some(base_offset) = base_offset.filter(|offset| *offset >= 0) else {
             return Err(LogError::corrupt(&path, "the file name is no offset of 20 digits"));
         };
+        all.push(path.clone());
         match kind {
+            RESTARTING => restarting = Some(base_offset),
             LOG => drop(found.segments.insert(base_offset)),
             "snapshot" => drop(found.snapshots.insert(base_offset)),
             _ => indexes.push((base_offset, path)),
         }
+    }
+    if let Some(start) = restarting {
+        let restarting = |path: &Path| path.extension().is_some_and(|extension| extension == RESTARTING);
+        // From the newest file down, as when it began, and what a cleaner had left.
+        all.retain(|path| !restarting(path));
+        all.sort();
+        all.reverse();
+        complete_restart(directory, start, &[all, cleaned, swaps].concat())?;
+        return Ok(Found { restarted: Some(start), ..look_through(directory)? });
     }
     if complete_interrupted(directory, &cleaned, &swaps)? {
         return look_through(directory);

@@ -2,8 +2,6 @@
 //! version 1: version, CRC-32C of the rest, a count, 46 bytes a producer. Only the last batch of each
 //! producer is kept, so after a restart only that one is recognised as a duplicate, as in Kafka.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use common::ids::{Offset, ProducerEpoch, ProducerId};
@@ -39,11 +37,7 @@ pub(crate) fn load_newest(
 ) -> Result<Option<ProducerState>, LogError> {
     for offset in snapshots.iter().rev().filter(|offset| **offset <= at_most) {
         let path = path(log_directory, *offset);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(LogError::io("read", &path, error)),
-        };
+        let Some(bytes) = disk::read_file(&path)? else { continue };
         match decode(&bytes, *offset) {
             Some(state) => return Ok(Some(state)),
             None => {
@@ -139,6 +133,8 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::producer_state::{BatchContent, ProducerBatch};
     use super::*;
 

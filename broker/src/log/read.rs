@@ -8,6 +8,7 @@ use common::ids::Offset;
 use super::error::{LogError, ReadError};
 use super::log::Log;
 use super::recent_batches::BatchPlace;
+use super::segment::{LOG, MAX_RELATIVE};
 use super::transaction_index::AbortedTransaction;
 
 /// A range of a segment file: one or more whole batches.
@@ -46,10 +47,24 @@ impl Log {
             match self.holding(index, from.0)? {
                 Some(first) => return Ok(self.slice(index, first, max_bytes, upper, min_one_batch)?),
                 // A cleaner took what stood from here to the segment's end.
-                None => index += 1,
+                None => index = self.behind_hole(index)?,
             }
         }
         Ok(None)
+    }
+
+    /// The segment behind one that ends below its successor's beginning. Unless a cleaner was there, or offsets
+    /// are out of a segment's reach, something that stood there is gone, and must not be passed over in silence.
+    fn behind_hole(&self, index: usize) -> Result<usize, LogError> {
+        let (segment, next) = (&self.segments[index], self.segment_end(index));
+        let is_last = index + 1 == self.segments.len();
+        if !is_last && next > self.compacted_end && next - segment.base_offset() <= MAX_RELATIVE {
+            return Err(LogError::corrupt(
+                &segment.path(LOG),
+                format!("it ends before offset {next}, with which the next segment begins"),
+            ));
+        }
+        Ok(index + 1)
     }
 
     fn slice(

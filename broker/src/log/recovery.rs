@@ -1,12 +1,12 @@
 //! Recovery after an unclean stop: batches past the recovery point are checked, CRC included; what is
 //! behind the first bad one goes, since no log may have a hole.
 
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use common::ids::{LeaderEpoch, Offset};
 use protocol::record_batch::{Batch, BatchHeader, HEADER_BYTES, check_crc};
 
+use super::disk;
 use super::error::LogError;
 use super::log::Log;
 use super::producer_state::{BatchContent, ProducerBatch};
@@ -22,6 +22,12 @@ pub struct RecoveryReport {
     pub truncated_bytes: u64,
     /// Damage other than a torn end.
     pub corrupt: Vec<CorruptSegment>,
+}
+
+impl RecoveryReport {
+    pub(crate) fn has_lost_batches(&self) -> bool {
+        self.truncated_bytes > 0 || !self.corrupt.is_empty()
+    }
 }
 
 /// A segment with a bad batch in it although others followed.
@@ -97,6 +103,12 @@ impl Log {
                             Some(format!("it ends at offset {next_offset}, the next begins at {limit}"));
                     }
                     break;
+                }
+                Ok(Some((header, _))) if position == 0 && header.base_offset < base_offset => {
+                    return Err(LogError::corrupt(
+                        &self.segments[index].path(LOG),
+                        format!("it begins with offset {}, not with the one in its name", header.base_offset),
+                    ));
                 }
                 Ok(Some(batch)) => batch,
                 Err(BadBatch::Storage(error)) => return Err(error),
@@ -201,7 +213,7 @@ impl BatchReader {
         }
         if header.last_offset_delta < 0
             || header.next_offset() <= header.base_offset
-            || header.base_offset < next_offset
+            || (header.base_offset < next_offset && position > 0)
             || header.last_offset() >= limit
         {
             return Err(invalid(&"offsets do not ascend"));
@@ -213,8 +225,6 @@ impl BatchReader {
 
     fn fill(&mut self, position: u64, length: usize) -> Result<(), BadBatch> {
         self.bytes.resize(length, 0);
-        self.file
-            .read_exact_at(&mut self.bytes, position)
-            .map_err(|error| BadBatch::Storage(LogError::io("read", &self.path, error)))
+        disk::read_at(&self.file, &self.path, &mut self.bytes, position).map_err(BadBatch::Storage)
     }
 }

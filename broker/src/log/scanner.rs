@@ -1,12 +1,12 @@
 //! Batches of a segment file one after the other, by their headers.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::record_batch::{Batch, BatchError, BatchHeader, HEADER_BYTES, read_end_txn_marker};
 
+use super::disk;
 use super::error::LogError;
 use super::producer_state::BatchContent;
 
@@ -74,9 +74,7 @@ impl HeaderScanner {
             let length = (self.end - position).min(self.buffer_bytes as u64) as usize;
             self.buffer.resize(length, 0);
             self.buffer_start = position;
-            self.file
-                .read_exact_at(&mut self.buffer, position)
-                .map_err(|error| LogError::io("read", &self.path, error))?;
+            disk::read_at(&self.file, &self.path, &mut self.buffer, position)?;
         }
         let start = (position - self.buffer_start) as usize;
         Ok(&self.buffer[start..start + HEADER_BYTES])
@@ -88,9 +86,7 @@ impl HeaderScanner {
             return Ok(BatchContent::Data);
         }
         let mut bytes = vec![0; header.size_bytes()];
-        self.file
-            .read_exact_at(&mut bytes, position)
-            .map_err(|error| LogError::io("read", &self.path, error))?;
+        disk::read_at(&self.file, &self.path, &mut bytes, position)?;
         control_content(&Batch { position: 0, header: *header, bytes: &bytes })
             .map_err(|error| LogError::corrupt(&self.path, format!("at byte {position}: {error}")))
     }

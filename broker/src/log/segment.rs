@@ -45,6 +45,8 @@ pub(crate) struct Segment {
     transactions: TransactionIndex,
     /// Known for the segment that is being written; of closed ones the time index tells.
     max_timestamp: Option<MaxTimestamp>,
+    /// The time index does not have it yet.
+    times_behind: bool,
     bytes_since_entry: u64,
     /// Timestamp of the first batch, from which `segment.ms` counts.
     first_timestamp_ms: Option<i64>,
@@ -63,6 +65,7 @@ impl Segment {
             times: TimeIndex::default(),
             transactions: TransactionIndex::default(),
             max_timestamp: None,
+            times_behind: false,
             bytes_since_entry: 0,
             first_timestamp_ms: None,
             created_ms: now_ms,
@@ -107,6 +110,11 @@ impl Segment {
         segment_path(&self.directory, self.base_offset, extension)
     }
 
+    /// The directory was renamed; what is open stays open.
+    pub fn relocate(&mut self, directory: Arc<Path>) {
+        self.directory = directory;
+    }
+
     pub fn base_offset(&self) -> i64 {
         self.base_offset
     }
@@ -124,6 +132,10 @@ impl Segment {
     }
 
     pub fn file(&self) -> Result<Arc<File>, LogError> {
+        // One that was deleted behind our back must not begin again with a hole.
+        if self.size_bytes > 0 {
+            return self.log.get_existing(|| self.path(LOG));
+        }
         self.log.get(|| self.path(LOG))
     }
 
@@ -177,6 +189,7 @@ impl Segment {
         if self.max_timestamp.is_none_or(|max| header.max_timestamp > max.timestamp_ms) {
             self.max_timestamp =
                 Some(MaxTimestamp { timestamp_ms: header.max_timestamp, offset: header.last_offset() });
+            self.times_behind = true;
         }
     }
 
@@ -197,6 +210,7 @@ impl Segment {
     /// a segment that is being written is taken up again. An error: this is no clean end.
     pub fn resume(&mut self) -> Result<i64, LogError> {
         let last_time = self.times.last(|| self.path(TIME_INDEX))?;
+        self.times_behind = false;
         self.max_timestamp = last_time.map(|last| MaxTimestamp {
             timestamp_ms: last.timestamp_ms,
             offset: self.base_offset + i64::from(last.relative_offset),
@@ -226,7 +240,11 @@ impl Segment {
             return Ok(None);
         }
         let relative = (offset - self.base_offset).clamp(0, MAX_RELATIVE) as u32;
-        let entry = self.offsets.floor_offset(relative, || self.path(OFFSET_INDEX))?;
+        let entry = match self.offsets.floor_offset(relative, || self.path(OFFSET_INDEX)) {
+            // Its file lost something; the batches are all there.
+            Err(LogError::Corrupt { .. }) => None,
+            other => other?,
+        };
         // An entry past the end is a damaged one.
         let start = entry.map_or(0, |entry| u64::from(entry.position)).min(self.size_bytes);
         let start = if start == self.size_bytes { 0 } else { start };
@@ -311,6 +329,11 @@ impl Segment {
         Ok(self.first_timestamp_ms.filter(|timestamp| *timestamp >= 0).unwrap_or(self.created_ms))
     }
 
+    /// `finish` has something to add, without which a start would take the index for one that is missing.
+    pub fn times_behind(&self) -> bool {
+        self.times_behind
+    }
+
     pub fn created_ms(&self) -> i64 {
         self.created_ms
     }
@@ -323,6 +346,7 @@ impl Segment {
             times.push(TimeEntry { timestamp_ms: max.timestamp_ms, relative_offset }, || {
                 segment_path(directory, *base_offset, TIME_INDEX)
             })?;
+            self.times_behind = false;
         }
         match self.write_out() {
             // They wait in memory for space; what a crash takes of them is built anew.

@@ -17,20 +17,23 @@ use super::config::LogConfig;
 use super::directory::LogDirectory;
 use super::disk;
 use super::error::LogError;
+use super::future::{COMPLETE, FUTURE, FoundFuture, found_future, parse_aside, settle_moves};
 use super::log::{Log, OpenState};
 use super::manager::{LogManagerConfig, RefusedLog};
 use super::partition_metadata::PartitionMetadata;
+use super::recovery::RecoveryReport;
 use super::shared_log::SharedLog;
 
 /// Kafka's name; holds the broker epoch as JSON.
 const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
-const MAX_NAME_BYTES: usize = 255;
+pub(super) const MAX_NAME_BYTES: usize = 255;
 
 pub(super) struct Opened {
     pub directories: Vec<Arc<LogDirectory>>,
     pub logs: HashMap<TopicIdPartition, Arc<SharedLog>>,
     pub refused: HashMap<TopicIdPartition, RefusedLog>,
     pub deleted: Vec<PathBuf>,
+    pub futures: Vec<FoundFuture>,
     pub previous_broker_epoch: Option<BrokerEpoch>,
     pub clean_shutdown: bool,
 }
@@ -47,7 +50,7 @@ pub(super) fn aside_name(name: &str, suffix: &str) -> String {
 }
 
 /// The topic and partition of a directory's name.
-fn parse_name(name: &str) -> Option<TopicPartition> {
+pub(super) fn parse_name(name: &str) -> Option<TopicPartition> {
     let (topic, partition) = name.rsplit_once('-')?;
     if topic.is_empty() || !partition.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -76,6 +79,7 @@ pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result
         logs: HashMap::new(),
         refused: HashMap::new(),
         deleted: Vec::new(),
+        futures: Vec::new(),
         previous_broker_epoch: None,
         clean_shutdown: true,
     };
@@ -85,6 +89,8 @@ pub(super) fn open_directories(config: &LogManagerConfig, now_ms: i64) -> Result
         let directory = LogDirectory::open(path.clone(), *id, config.on_directory_failure.clone());
         directories.push(Arc::new(directory));
     }
+    let all_there = config.unusable.is_empty() && directories.iter().all(|directory| directory.is_online());
+    settle_moves(&directories, all_there)?;
     for directory in directories.iter().filter(|directory| directory.is_online()) {
         let clean = read_clean_shutdown(directory.path());
         opened.clean_shutdown &= clean.is_some();
@@ -142,6 +148,20 @@ fn open_directory(
         if name.ends_with("-stray") {
             continue;
         }
+        if parse_aside(&name, COMPLETE).is_some() {
+            // Left alone by `settle_moves`; one that is of no topic is of no use.
+            if PartitionMetadata::read(&entry.path())?.is_none() {
+                opened.deleted.push(entry.path());
+            }
+            continue;
+        }
+        if let Some(topic_partition) = parse_aside(&name, FUTURE) {
+            match found_future(entry.path(), topic_partition, directory)? {
+                Some(future) => opened.futures.push(future),
+                None => opened.deleted.push(entry.path()),
+            }
+            continue;
+        }
         let Some(topic_partition) = parse_name(&name) else { continue };
         match PartitionMetadata::read(&entry.path())? {
             Some(metadata) => {
@@ -160,6 +180,24 @@ fn open_directory(
         Some(Ok(log)) => Some((&candidate.name, log.read().recovery_point())),
         _ => None,
     });
+    let has_lost = |(candidate, log): (&Candidate, &SharedLog)| {
+        let (log, noted) = (log.read(), checkpoints.recovery_points.get(&candidate.name));
+        let lost = log.recovery_report().is_some_and(RecoveryReport::has_lost_batches)
+            || noted.is_some_and(|noted| log.log_end_offset() < *noted);
+        if lost {
+            tracing::warn!(log = %candidate.path.display(), log_end = %log.log_end_offset(), recovery_point = ?noted,
+                "after an orderly stop the log lacks what was on disk");
+        }
+        lost
+    };
+    let logs = candidates.iter().zip(&results).filter_map(|(candidate, result)| match result {
+        Some(Ok(log)) => Some((candidate, log)),
+        _ => None,
+    });
+    // It is no replica any more that others may count on (KIP-966).
+    if clean && logs.filter(|found| has_lost(*found)).count() > 0 {
+        opened.clean_shutdown = false;
+    }
     lower_recovery_points(path, checkpoints.recovery_points, opened_logs)?;
     for (candidate, result) in candidates.iter().zip(results) {
         let id = TopicIdPartition::new(candidate.metadata.topic_id, candidate.name.partition);

@@ -1,11 +1,11 @@
 //! Offsets by time, for ListOffsets.
 
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt as _;
 
 use common::ids::{LeaderEpoch, Offset};
 use protocol::record_batch::{BatchHeader, HEADER_BYTES, TimestampType};
 
+use super::disk;
 use super::error::LogError;
 use super::log::Log;
 use super::record_walk::walk_records;
@@ -88,10 +88,7 @@ impl Log {
     ) -> Result<Option<(i64, i64)>, LogError> {
         let path = segment.path(LOG);
         let mut bytes = vec![0; header.size_bytes()];
-        segment
-            .file()?
-            .read_exact_at(&mut bytes, position)
-            .map_err(|error| LogError::io("read", &path, error))?;
+        disk::read_at(&*segment.file()?, &path, &mut bytes, position)?;
         let corrupt =
             |error: &dyn std::fmt::Display| LogError::corrupt(&path, format!("at byte {position}: {error}"));
         let compression = header.compression().map_err(|error| corrupt(&error))?;

@@ -59,7 +59,10 @@ impl TransactionIndex {
         if self.is_empty() {
             return Ok(Vec::new());
         }
-        let bytes = fs::read(path).map_err(|error| LogError::io("read", path, error))?;
+        let bytes = disk::read_file(path)?.unwrap_or_default();
+        if bytes.len() < self.entries as usize * ENTRY_BYTES {
+            return Err(LogError::corrupt(path, "entries are missing"));
+        }
         let mut entries = Vec::with_capacity(self.entries as usize);
         for entry in bytes.chunks_exact(ENTRY_BYTES) {
             entries.push(decode(entry).ok_or_else(|| LogError::corrupt(path, "unknown entry version"))?);

@@ -1,15 +1,41 @@
 //! Cutting a log: from its end, as a whole, or from its start.
 
+use std::path::{Path, PathBuf};
+
 use common::ids::Offset;
 
 use super::checkpoint::Durability;
-use super::cleaner::DROPPING;
+use super::cleaner::{DROPPING, forget_compacted_end};
+use super::disk;
 use super::epoch_cache::EpochCache;
 use super::error::LogError;
 use super::log::Log;
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
-use super::segment::Segment;
+use super::segment::{LOG, Segment, segment_path};
+
+/// Ends the name of an empty file that stands beside the segments while they give way to an empty log; the
+/// offset where that one starts is the name.
+pub(super) const RESTARTING: &str = "restarting";
+
+fn restarting_path(directory: &Path, start: i64) -> PathBuf {
+    segment_path(directory, start, RESTARTING)
+}
+
+/// A crash came while the log was emptied: what is left of it goes, and it begins at `start`.
+pub(super) fn complete_restart(directory: &Path, start: i64, left: &[PathBuf]) -> Result<(), LogError> {
+    tracing::warn!(log = %directory.display(), start, "the log was being emptied when the broker stopped");
+    for path in left {
+        disk::remove(path)?;
+    }
+    EpochCache::remove_file(directory)?;
+    forget_compacted_end(directory)?;
+    drop(disk::open(&segment_path(directory, start, LOG))?);
+    disk::sync_directory(directory)?;
+    disk::remove(&restarting_path(directory, start))?;
+    // Should it come back after a power cut, what is copied meanwhile would go with it.
+    disk::sync_directory(directory)
+}
 
 impl Log {
     /// Removes every batch that holds an offset at or above `target`. At or below the log start nothing
@@ -61,6 +87,7 @@ impl Log {
             // The batch at the log start reached over the target.
             return self.start_over(target.min(self.log_start));
         }
+        self.note_cut(end);
         self.log_end = end;
         self.gap_start = Some(batches_end).filter(|batches_end| *batches_end < end);
         self.recovery_point = self.recovery_point.min(end);
@@ -80,12 +107,28 @@ impl Log {
     }
 
     fn start_over(&mut self, start: i64) -> Result<(), LogError> {
+        // A crash before the new segment's file is there must not leave a log that seems to have lost all.
+        let restarting = restarting_path(&self.directory, start);
+        match disk::open(&restarting) {
+            // Room comes only with what is about to go.
+            Err(error) if error.is_exhausted() => {}
+            other => drop(other?),
+        }
+        match self.empty_out(start) {
+            // Left to the next start, which completes it.
+            Err(error) if !error.is_exhausted() => Err(error),
+            emptied => disk::remove(&restarting).and(emptied),
+        }
+    }
+
+    fn empty_out(&mut self, start: i64) -> Result<(), LogError> {
         while let Some(segment) = self.segments.last() {
             segment.delete()?;
             self.segments.pop();
         }
         let segment = Segment::new(self.directory.clone(), start, self.last_flush_ms);
         self.segments.push(segment);
+        self.note_emptied();
         self.log_start = start;
         self.log_end = start;
         self.gap_start = None;

@@ -25,10 +25,11 @@ use super::startup::write_clean_shutdown;
 const FILE_SYNCS: usize = 16;
 
 impl LogManager {
-    /// In a fixed order, so that checkpoints can be compared.
+    /// In a fixed order, so that checkpoints can be compared; with the copies that are to be logs here.
     fn logs_in(&self, directory: &LogDirectory) -> Vec<Arc<SharedLog>> {
-        let mut logs: Vec<_> =
-            self.logs.read().values().filter(|log| log.directory().id() == directory.id()).cloned().collect();
+        let is_here = |log: &&Arc<SharedLog>| log.directory().id() == directory.id();
+        let mut logs: Vec<_> = self.logs.read().values().filter(is_here).cloned().collect();
+        logs.extend(self.futures.read().values().filter(is_here).cloned());
         logs.sort_unstable_by_key(|log| log.id());
         logs
     }
@@ -91,7 +92,7 @@ impl LogManager {
         write_offsets(&directory.path().join(HIGH_WATERMARK_CHECKPOINT), &offsets, Durability::Power)
     }
 
-    fn write_recovery_points(&self, directory: &LogDirectory) -> Result<(), LogError> {
+    pub(super) fn write_recovery_points(&self, directory: &LogDirectory) -> Result<(), LogError> {
         let logs = self.logs_in(directory);
         let offsets = |of: fn(&Log) -> Offset| -> PartitionOffsets {
             logs.iter()
@@ -217,7 +218,7 @@ impl LogManager {
             for pending in cuts.clone() {
                 let mut guard = pending.log.write();
                 let log_end = guard.log_end_offset();
-                jobs.push((&pending.log, guard.begin_flush(log_end.0, true)?));
+                jobs.push((&pending.log, guard.begin_flush_of_all(log_end.0, true)?));
             }
             disk::sync_file_system(directory.path())?;
             for (log, job) in jobs {
@@ -268,7 +269,17 @@ impl LogManager {
     }
 
     fn close_directory(&self, directory: &LogDirectory, broker_epoch: BrokerEpoch) -> Result<(), LogError> {
-        close_logs(&self.logs_in(directory), self.close_threads)?;
+        let logs = self.logs_in(directory);
+        if logs.len() <= FILE_SYNCS {
+            close_logs(&logs, self.close_threads)?;
+        } else {
+            let begun: Result<Vec<_>, LogError> =
+                logs.iter().map(|log| log.maintain().begin_close()).collect();
+            disk::sync_file_system(directory.path())?;
+            for (log, job) in logs.iter().zip(begun?) {
+                log.maintain().finish_flush(&job, Ok(()))?;
+            }
+        }
         self.write_recovery_points(directory)?;
         self.write_high_watermarks(directory)?;
         write_clean_shutdown(directory.path(), broker_epoch)

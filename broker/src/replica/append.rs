@@ -52,7 +52,7 @@ impl Partition {
         let appended = inner.log.write().append_as_leader(records, options);
         let info = appended.map_err(|error| self.append_failed(&mut inner, error))?;
         if !info.duplicate {
-            self.appended(&mut inner, options.now_ms);
+            self.appended(&mut inner);
         }
         Ok((info, leader_epoch))
     }
@@ -65,10 +65,11 @@ impl Partition {
     }
 
     /// The log grew under the leader.
-    pub(super) fn appended(&self, inner: &mut Inner, now_ms: i64) {
+    pub(super) fn appended(&self, inner: &mut Inner) {
         let log_end_offset = inner.log.read().log_end_offset();
         inner.version += 1;
         inner.watchers.log_end_moved();
+        let now_ms = self.context.steady_ms();
         let effects = inner.state.apply(ReplicaEvent::Appended { log_end_offset, now_ms });
         if effects.is_empty() {
             self.notify_changed();

@@ -289,7 +289,7 @@ impl ReplicaManager {
     }
 
     fn take_roles(&self, hosted: Vec<(&LocalReplica, Arc<Partition>)>) {
-        let now_ms = self.context.clock.now_ms();
+        let now_ms = self.context.steady_ms();
         let mut to_fetch = Vec::new();
         let mut led = Vec::new();
         let mut followers = BTreeSet::new();
@@ -355,6 +355,7 @@ impl ReplicaManager {
             let now_ms = self.context.clock.monotonic_ms();
             self.context.leader_throttle.lock().set_rate(rates.leader, now_ms);
             self.context.follower_throttle.lock().set_rate(rates.follower, now_ms);
+            self.context.move_throttle.lock().set_rate(rates.moves, now_ms);
         }
         let topics: Vec<TopicId> = if brokers_changed {
             let hosted: BTreeSet<TopicId> = self.partitions.read().keys().map(|id| id.topic_id).collect();

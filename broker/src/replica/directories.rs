@@ -25,6 +25,7 @@ impl ReplicaManager {
                 lost.push(partition.id());
             }
         }
+        self.log_manager.drop_futures_in(directory);
         error!(%directory, partitions = lost.len(), "the directory's partitions are offline");
         self.fetchers.remove(lost);
     }

@@ -128,6 +128,8 @@ impl ReadFailure {
             ReadFailure::Partition(error) => error.code(),
             ReadFailure::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
             ReadFailure::OffsetNotAvailable => ErrorCode::OffsetNotAvailable,
+            // A batch that is damaged on the disk: the others are well (Kafka's CorruptRecordException).
+            ReadFailure::Storage(LogError::Corrupt { .. }) => ErrorCode::CorruptMessage,
             ReadFailure::Storage(_) => ErrorCode::KafkaStorageError,
         }
     }

@@ -42,11 +42,13 @@ pub struct TopicSettings {
 pub struct ReplicationRates {
     pub leader: i64,
     pub follower: i64,
+    /// Between this broker's log directories.
+    pub moves: i64,
 }
 
 impl Default for ReplicationRates {
     fn default() -> Self {
-        ReplicationRates { leader: UNLIMITED, follower: UNLIMITED }
+        ReplicationRates { leader: UNLIMITED, follower: UNLIMITED, moves: UNLIMITED }
     }
 }
 
@@ -90,6 +92,8 @@ pub(super) struct Context {
     pub(super) isr_queue: IsrQueue,
     pub(super) leader_throttle: Mutex<Throttle>,
     pub(super) follower_throttle: Mutex<Throttle>,
+    /// Of moves between log directories.
+    pub(super) move_throttle: Mutex<Throttle>,
     /// Fetch sessions of followers, to be woken when one should ask again.
     followers: Mutex<HashMap<BrokerId, Vec<Weak<FetchWatch>>>>,
 }
@@ -99,6 +103,11 @@ impl Context {
         if let Some(batch) = self.isr_queue.push(item) {
             self.deps.alter_partition(batch);
         }
+    }
+
+    /// What lag and ISR are reckoned by: somebody who sets this machine's clock moves no ISR.
+    pub(super) fn steady_ms(&self) -> i64 {
+        i64::try_from(self.clock.monotonic_ms()).unwrap_or(i64::MAX)
     }
 
     /// The epoch of this broker's registration; -1 (not checked) for another broker.
@@ -229,6 +238,7 @@ impl ReplicaManager {
             isr_queue: IsrQueue::default(),
             leader_throttle: Mutex::default(),
             follower_throttle: Mutex::default(),
+            move_throttle: Mutex::default(),
             followers: Mutex::new(HashMap::new()),
         });
         Arc::new(ReplicaManager {
@@ -374,7 +384,7 @@ impl ReplicaManager {
             leader_epoch: item.leader_epoch,
             partition_epoch: item.partition_epoch,
             outcome,
-            now_ms: self.context.clock.now_ms(),
+            now_ms: self.context.steady_ms(),
         };
         partition.apply(&mut partition.lock(), event);
     }

@@ -35,7 +35,7 @@ impl Partition {
         let appended = inner.log.write().append_as_follower(records, now_ms);
         match appended {
             Ok(info) => {
-                self.appended(&mut inner, now_ms);
+                self.appended(&mut inner);
                 Ok(info)
             }
             Err(error) => Err(self.mirror_append_failed(&mut inner, error)),
@@ -67,9 +67,8 @@ impl Partition {
             self.fail_storage(&mut inner, &error);
             return Err(MirrorAppendError::Storage(error));
         }
-        let now_ms = self.context.clock.now_ms();
         self.apply(&mut inner, ReplicaEvent::Restarted { offset });
-        self.appended(&mut inner, now_ms);
+        self.appended(&mut inner);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ pub mod error;
 pub mod fetch;
 pub mod fetch_session;
 pub mod follower;
+mod log_dir_moves;
 pub mod manager;
 pub mod mirrored;
 pub mod partition;

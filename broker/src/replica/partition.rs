@@ -269,7 +269,10 @@ impl Partition {
         let offset = match decided {
             Ok(decided) => decided.map_or(offset, |decided| decided.min(offset)),
             // Proposed again with the next tick, should the log be readable then.
-            Err(error) => return error!(partition = %self, %error, "cannot tell what is decided in the log"),
+            Err(error) => {
+                inner.log.directory().report(&error);
+                return error!(partition = %self, %error, "cannot tell what is decided in the log");
+            }
         };
         info!(partition = %self, %leader_epoch, %offset, "elected uncleanly: proposes a LOSS cut");
         self.context.deps.propose_loss_cut(LossCut {

@@ -1,6 +1,7 @@
 //! What is read of a partition: records, offsets by epoch and by time.
 
 use common::ids::*;
+use tracing::warn;
 
 use super::error::{PartitionError, ReadFailure};
 use super::partition::{Inner, Partition};
@@ -86,22 +87,36 @@ impl Partition {
     /// so the answer carries the high watermark that this very fetch may have moved.
     pub fn read(&self, request: &ReadRequest<'_>) -> Result<ReadResult, ReadFailure> {
         let mut inner = self.lock();
+        let result = self.read_locked(&mut inner, request);
+        result.inspect_err(|failure| self.read_failed(&inner, failure))
+    }
+
+    /// A disk that fails under a reader takes its directory offline, as one that fails under a writer does. A
+    /// damaged batch costs those who read it an error, and nobody else anything.
+    fn read_failed(&self, inner: &Inner, failure: &ReadFailure) {
+        if let ReadFailure::Storage(error) = failure {
+            warn!(partition = %self, %error, "cannot be read");
+            inner.log.directory().report(error);
+        }
+    }
+
+    fn read_locked(&self, inner: &mut Inner, request: &ReadRequest<'_>) -> Result<ReadResult, ReadFailure> {
         match request.from {
-            ReadFrom::Leader => Partition::check_leader(&inner, request.leader_epoch)?,
+            ReadFrom::Leader => Partition::check_leader(inner, request.leader_epoch)?,
             ReadFrom::Nearest { rack } => {
-                Partition::check_readable(&inner, request.leader_epoch)?;
-                if let Some(nearest) = self.nearest_replica(&inner, rack, request.fetch_offset) {
-                    return Ok(ReadResult { preferred_read_replica: Some(nearest), ..position(&inner) });
+                Partition::check_readable(inner, request.leader_epoch)?;
+                if let Some(nearest) = self.nearest_replica(inner, rack, request.fetch_offset) {
+                    return Ok(ReadResult { preferred_read_replica: Some(nearest), ..position(inner) });
                 }
             }
         }
-        if let Some(diverging) = self.follower_position(&mut inner, request)? {
-            return Ok(ReadResult { diverging: Some(diverging), ..position(&inner) });
+        if let Some(diverging) = self.follower_position(inner, request)? {
+            return Ok(ReadResult { diverging: Some(diverging), ..position(inner) });
         }
-        if let Some(wait_ms) = self.leader_throttle_wait_ms(&inner, request) {
-            return Ok(ReadResult { throttled_ms: Some(wait_ms), ..position(&inner) });
+        if let Some(wait_ms) = self.leader_throttle_wait_ms(inner, request) {
+            return Ok(ReadResult { throttled_ms: Some(wait_ms), ..position(inner) });
         }
-        let mut result = position(&inner);
+        let mut result = position(inner);
         let upper = match request.reader {
             Reader::Consumer(Isolation::ReadUncommitted) => result.high_watermark,
             Reader::Consumer(Isolation::ReadCommitted) => result.last_stable_offset,
@@ -193,7 +208,7 @@ impl Partition {
             log_start_offset,
             eligible: inner.state.isr().contains(&broker_id)
                 || self.context.is_eligible(broker_id, broker_epoch),
-            now_ms: self.context.clock.now_ms(),
+            now_ms: self.context.steady_ms(),
         };
         debug_assert!(request.leader_epoch.is_none_or(|epoch| epoch == leader_epoch));
         let before = inner.state.fetched_under_epoch(leader_epoch);
@@ -231,6 +246,15 @@ impl Partition {
     ) -> Result<Option<TimestampedOffset>, ReadFailure> {
         let inner = self.lock();
         Partition::check_leader(&inner, current_leader_epoch)?;
+        let listed = Partition::list_offset_locked(&inner, query, isolation);
+        listed.inspect_err(|failure| self.read_failed(&inner, failure))
+    }
+
+    fn list_offset_locked(
+        inner: &Inner,
+        query: OffsetQuery,
+        isolation: Isolation,
+    ) -> Result<Option<TimestampedOffset>, ReadFailure> {
         let log = inner.log.read();
         let high_watermark = inner.state.high_watermark();
         let last_fetchable = match isolation {

@@ -1,18 +1,18 @@
 //! What replicas do by the clock.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
+use super::log_dir_moves::IDLE;
 use super::manager::ReplicaManager;
 use super::state::ReplicaEvent;
 
 /// Lag, unanswered proposals. Kafka checks lag at half of `replica.lag.time.max.ms`; a shorter interval
 /// lets a high watermark that waited for a joiner go on (see `state::leader`).
 const TICK: Duration = Duration::from_secs(1);
-const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(5);
 
 impl ReplicaManager {
     /// Starts the periodic work; ends with `shutdown`.
@@ -23,9 +23,33 @@ impl ReplicaManager {
             manager.log_manager.checkpoint(manager.context.clock.now_ms());
             manager.host_what_had_no_room();
         });
+        self.move_replicas();
         self.every("log-retention", config.retention_check_interval, true, |manager| {
             manager.log_manager.maintain(manager.context.clock.now_ms());
             manager.notice_log_starts();
+        });
+    }
+
+    /// Copies replicas that move between log directories; nothing else is to wait for it.
+    fn move_replicas(self: &Arc<Self>) {
+        let manager = Arc::downgrade(self);
+        let token = self.tasks.shutdown_token();
+        self.tasks.spawn("log-dir-moves", async move {
+            let mut pause = IDLE;
+            while token.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+                let Some(manager) = manager.upgrade() else { return };
+                if !manager.log_manager.has_futures() {
+                    pause = IDLE;
+                    continue;
+                }
+                match tokio::task::spawn_blocking(move || manager.advance_moves()).await {
+                    Ok(next) => pause = next,
+                    Err(error) => {
+                        error!(%error, "moving replicas failed");
+                        pause = IDLE;
+                    }
+                }
+            }
         });
     }
 
@@ -57,7 +81,7 @@ impl ReplicaManager {
 
     /// Only leaders with followers have anything to look at.
     fn tick(&self) {
-        let now_ms = self.context.clock.now_ms();
+        let now_ms = self.context.steady_ms();
         for partition in self.partitions() {
             let mut inner = partition.lock();
             let Some(leader) = inner.state.leader() else { continue };
@@ -82,15 +106,16 @@ impl ReplicaManager {
     }
 
     /// Stops fetching and the periodic work, flushes everything, leaves clean-shutdown files.
-    pub async fn shutdown(&self) {
-        let late = self.tasks.shutdown(SHUTDOWN_DEADLINE).await;
+    pub async fn shutdown(&self, task_timeout: Duration) {
+        let late = self.tasks.shutdown(task_timeout).await;
         if !late.is_empty() {
             warn!(?late, "replica tasks were aborted");
         }
+        let (begun, logs) = (Instant::now(), self.partitions.read().len());
         let log_manager = self.log_manager.clone();
         let broker_epoch = self.context.own_broker_epoch(self.context.local);
         match tokio::task::spawn_blocking(move || log_manager.close(broker_epoch)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => info!(logs, took = ?begun.elapsed(), "logs closed"),
             Ok(Err(error)) => {
                 error!(%error, "logs were not closed cleanly; the next start recovers their tails")
             }

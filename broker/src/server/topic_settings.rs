@@ -84,6 +84,7 @@ pub fn replication_rates(config: Arc<BrokerConfig>) -> ResolveReplicationRates {
             |config| ReplicationRates {
                 leader: config.leader_replication_throttled_rate,
                 follower: config.follower_replication_throttled_rate,
+                moves: config.replica_alter_log_dirs_io_max_bytes_per_second,
             },
         )
     })

@@ -71,6 +71,7 @@ pub struct BrokerConfig {
     pub replica_selector_is_rack_aware: bool,
     pub leader_replication_throttled_rate: i64,
     pub follower_replication_throttled_rate: i64,
+    pub replica_alter_log_dirs_io_max_bytes_per_second: i64,
 
     pub connections_max_idle_ms: i64,
     pub fetch_max_bytes: i32,
@@ -153,6 +154,8 @@ impl BrokerConfig {
                 == Some(RACK_AWARE_SELECTOR),
             leader_replication_throttled_rate: reader.number("leader.replication.throttled.rate")?,
             follower_replication_throttled_rate: reader.number("follower.replication.throttled.rate")?,
+            replica_alter_log_dirs_io_max_bytes_per_second: reader
+                .number("replica.alter.log.dirs.io.max.bytes.per.second")?,
             connections_max_idle_ms: reader.number("connections.max.idle.ms")?,
             fetch_max_bytes: reader.number("fetch.max.bytes")?,
             max_connections: reader.number("max.connections")?,

@@ -541,6 +541,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
     )
     .only("false"),
     ConfigDef::new(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        types::NATURAL_LONG,
+        Some("9223372036854775807"),
+        "Bytes a second of all replicas that move between log directories of this broker.",
+    )
+    .cluster_wide(),
+    ConfigDef::new(
         "replica.fetch.backoff.ms",
         types::NATURAL_INT,
         Some("1000"),

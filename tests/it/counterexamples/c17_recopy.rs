@@ -4,16 +4,13 @@
 //! Guards decision 11: `--recopy` is accepted for those that wait uncut and moves nobody else; and only a
 //! log that ends at 0 has nothing to lose.
 
-use anyhow::{Result, bail, ensure};
-use kagami_tests::client::topic_name;
+use anyhow::{Result, ensure};
 use kagami_tests::cluster::ClusterSpec;
-use protocol::messages::DeleteRecordsRequest;
-use protocol::messages::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
-use protocol::{ErrorCode, Request, Response};
+use protocol::ErrorCode;
 use uuid::Uuid;
 
 use super::*;
-use crate::support::{MIRROR, Side, Wanted, values_of};
+use crate::support::{MIRROR, Wanted, values_of};
 
 const BACK: &str = "back";
 const WAITS_FOR_RECOPY: &str = "--recopy";
@@ -26,7 +23,7 @@ async fn counterexample_17_recopy_moves_those_that_wait_and_a_log_emptied_by_ret
     pair.here.client.await_isr(TOPIC, 3, LIMIT).await?;
     pair.here.write(TOPIC, 0, batch(&values("asker", 3))).await?;
     let emptied_to = pair.here.write(TOPIC, 2, batch(&values("asker", 3))).await? + 3;
-    delete_records(&mut pair.here, 2, emptied_to).await?;
+    pair.here.delete_records(TOPIC, 2, emptied_to).await?;
 
     // The source was added to a mirror of `here` and removed before anything was cut.
     let (id, asker) = (pair.here.client.topic_id(TOPIC).await?, pair.here.bootstrap());
@@ -78,20 +75,4 @@ async fn counterexample_17_recopy_moves_those_that_wait_and_a_log_emptied_by_ret
         assert_eq!(pair.here.told(&format!("partition orders-{partition} cut to")), 1);
     }
     Ok(())
-}
-
-async fn delete_records(side: &mut Side, partition: i32, offset: i64) -> Result<()> {
-    let asked = DeleteRecordsPartition::default().with_partition_index(partition).with_offset(offset);
-    let topic = DeleteRecordsTopic::default().with_name(topic_name(TOPIC)).with_partitions(vec![asked]);
-    let request = DeleteRecordsRequest::default().with_topics(vec![topic]).with_timeout_ms(10_000);
-    let leader = side.leader(TOPIC, partition).await?;
-    let address = side.cluster.broker_address(leader);
-    match side.client.call_at(&address, Request::DeleteRecords(request), i16::MAX).await? {
-        Response::DeleteRecords(response) => {
-            let result = &response.topics[0].partitions[0];
-            ensure!(result.error_code == 0 && result.low_watermark == offset, "{result:?}");
-            Ok(())
-        }
-        other => bail!("answered with {other:?}"),
-    }
 }

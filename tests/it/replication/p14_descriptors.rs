@@ -17,7 +17,7 @@ async fn limit_descriptors(pid: u32, count: usize) -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_descriptors_it_serves_who_is_there_and_recovers() -> Result<()> {
+async fn p14_without_descriptors_it_serves_who_is_there_and_recovers() -> Result<()> {
     let mut side = Side::start(ClusterSpec::new(1, 1)).await?;
     side.client.create_topic("orders", 1, 1, &[]).await?;
     side.write("orders", 0, batch(&["before"])).await?;

@@ -1,6 +1,7 @@
 //! What the tests share: clusters within a bound on how many run at once, mirrors between two of them, and
 //! waiting for what should be so.
 
+mod admin;
 mod faults;
 mod mirror;
 mod reassignment;

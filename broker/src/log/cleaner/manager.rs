@@ -13,6 +13,7 @@ use super::metrics::CleanerMetrics;
 use super::pass::{Pass, PassError, PassReport};
 use super::plan::Cleanable;
 use super::throttle::Throttle;
+use crate::log::error::LogError;
 use crate::log::manager::LogManager;
 use crate::log::shared_log::SharedLog;
 
@@ -158,6 +159,8 @@ impl LogCleaner {
             Err(PassError::Aborted) => {
                 tracing::debug!(%topic, partition, "cleaning given up: the log changed meanwhile");
             }
+            // It was deleted, or has moved, or its directory failed.
+            Err(PassError::Failed(LogError::Offline { .. })) => {}
             Err(PassError::Failed(error)) => {
                 self.metrics.failures.inc();
                 self.metrics.last_failure_ms.set(now_ms);

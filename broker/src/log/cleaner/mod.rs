@@ -26,7 +26,7 @@ use std::time::Duration;
 pub use manager::LogCleaner;
 pub use metrics::CleanerMetrics;
 pub(super) use replace::{CLEANED, SWAP, complete_interrupted};
-pub(super) use source::{DROPPING, read_compacted_end};
+pub(super) use source::{DROPPING, forget_compacted_end, read_compacted_end};
 
 /// The broker's `log.cleaner.*`.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,12 +1,12 @@
 //! The whole batches of a closed segment, some hundred kilobytes at a time.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use protocol::record_batch::{Batch, BatchError, BatchHeader, LOG_OVERHEAD_BYTES};
 
+use crate::log::disk;
 use crate::log::error::LogError;
 
 /// The least that has to be seen of a batch to know how long it is.
@@ -80,8 +80,6 @@ impl SegmentReader {
 
     fn fill(&mut self, length: u64) -> Result<(), LogError> {
         self.buffer.resize(length as usize, 0);
-        self.file
-            .read_exact_at(&mut self.buffer, self.position)
-            .map_err(|error| LogError::io("read", &self.path, error))
+        disk::read_at(&self.file, &self.path, &mut self.buffer, self.position)
     }
 }

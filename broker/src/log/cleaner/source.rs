@@ -53,6 +53,10 @@ impl CleaningSource {
     }
 }
 
+pub(crate) fn forget_compacted_end(directory: &Path) -> Result<(), LogError> {
+    disk::remove(&directory.join(COMPACTED_END))
+}
+
 pub(crate) fn read_compacted_end(directory: &Path) -> Result<i64, LogError> {
     let path = directory.join(COMPACTED_END);
     let Some(text) = read_text(&path)? else { return Ok(0) };
@@ -99,7 +103,7 @@ impl Log {
     pub(in crate::log) fn forget_compacted(&mut self) -> Result<(), LogError> {
         self.cleaned_to = None;
         if std::mem::take(&mut self.compacted_end) > 0 {
-            disk::remove(&self.directory.join(COMPACTED_END))?;
+            forget_compacted_end(&self.directory)?;
             // Should it come back after a power cut, what was copied meanwhile would go with it.
             disk::sync_directory(&self.directory)?;
         }

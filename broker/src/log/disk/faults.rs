@@ -38,8 +38,10 @@ struct Watched {
 #[derive(Default)]
 struct State {
     steps: usize,
+    syncs: usize,
     fault: Option<(usize, Fault)>,
     dead: bool,
+    reads_fail: bool,
     power: Option<Durable>,
 }
 
@@ -72,8 +74,17 @@ impl Faults {
         self.0.state.lock().fault = Some((step, fault));
     }
 
+    /// Reads fail with EIO, or no longer do. They are no steps: they leave nothing behind.
+    pub(crate) fn fail_reads(&self, fail: bool) {
+        self.0.state.lock().reads_fail = fail;
+    }
+
     pub(crate) fn steps(&self) -> usize {
         self.0.state.lock().steps
+    }
+
+    pub(crate) fn syncs(&self) -> usize {
+        self.0.state.lock().syncs
     }
 
     /// The process is gone; a new one starts on what it left.
@@ -121,6 +132,7 @@ impl Durable {
     }
 
     fn take_names(&mut self, directory: &Path) {
+        let before = self.names.clone();
         self.names.retain(|path, _| path.parent() != Some(directory));
         let Ok(entries) = fs::read_dir(directory) else { return };
         for entry in entries {
@@ -128,7 +140,7 @@ impl Durable {
             let file = File::open(&path).unwrap();
             let inode = file.metadata().unwrap().ino();
             // A renamed directory takes what is in it along.
-            let old = self.names.iter().find(|(old, known)| **known == inode && **old != path);
+            let old = before.iter().find(|(old, known)| **known == inode && **old != path);
             if let Some(old) = old.map(|(old, _)| old.clone())
                 && path.is_dir()
             {
@@ -163,6 +175,7 @@ pub(super) fn before(step: Step, path: &Path) -> io::Result<()> {
     let mut state = watched.state.lock();
     let number = state.steps;
     state.steps += 1;
+    state.syncs += usize::from(matches!(step, Step::Sync | Step::SyncDirectory));
     if state.dead {
         return Err(rustix::io::Errno::IO.into());
     }
@@ -182,6 +195,13 @@ pub(super) fn before(step: Step, path: &Path) -> io::Result<()> {
             TEARS.set(true);
             Err(rustix::io::Errno::NOSPC.into())
         }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn before_read(path: &Path) -> io::Result<()> {
+    match watched(path) {
+        Some(watched) if watched.state.lock().reads_fail => Err(rustix::io::Errno::IO.into()),
         _ => Ok(()),
     }
 }

@@ -105,7 +105,7 @@ fn logs_come_back_after_an_orderly_stop_and_after_a_crash() {
 
 /// D9, D10: directories of other topics, of none, and of a topic that came back with its id.
 #[test]
-fn strays_are_set_aside() {
+fn d09_d10_strays_are_set_aside() {
     let directory = directory();
     let manager = open(&[directory.path()]);
     for number in 1..=3 {
@@ -295,4 +295,72 @@ fn a_recovery_point_above_the_end_is_lowered_when_the_log_is_opened() {
     let manager = open(&[directory.path()]);
     assert_eq!(manager.log(id(1, 0)).unwrap().read().log_end_offset(), Offset(2));
     assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 2\n");
+}
+
+/// KAFKA-16814: whatever stands in the place of a partition's metadata, the broker starts and serves the others.
+#[test]
+fn d10_a_directory_that_names_no_topic_or_another_is_no_log_of_ours() {
+    let other = "version: 0\ntopic_id: -_v7-_v7-_v7-_v7-_v7-w\n";
+    let damage: [(&str, Option<&str>); 7] = [
+        ("partition.metadata", None),
+        ("partition.metadata", Some("")),
+        ("partition.metadata", Some("version: 1\ntopic_id: x\n")),
+        ("partition.metadata", Some("version: 0\ntopic_id: nonsense\n")),
+        ("partition.metadata", Some(other)),
+        ("topic-record.metadata", None),
+        ("topic-record.metadata", Some("version: 0\ntopic_record: -x\n")),
+    ];
+    for (file, content) in damage {
+        let directory = directory();
+        let manager = open(&[directory.path()]);
+        for number in 1..=2 {
+            fill(&manager.create(placement(number, 0), NOW).unwrap(), 2);
+        }
+        manager.close(BrokerEpoch(1)).unwrap();
+        let path = directory.path().join("topic-1-0").join(file);
+        match content {
+            Some(content) => std::fs::write(path, content).unwrap(),
+            None => std::fs::remove_file(path).unwrap(),
+        }
+        let manager = open(&[directory.path()]);
+        assert!(manager.log(id(1, 0)).is_none(), "{file} {content:?}");
+        assert_eq!(manager.log(id(2, 0)).unwrap().read().log_end_offset(), Offset(6));
+        let live = [id(1, 0), id(2, 0)];
+        manager.quarantine_strays(&|found| live.contains(&found.id));
+        let left: Vec<_> = manager.logs().iter().map(|log| log.id()).collect();
+        assert_eq!(left, [id(2, 0)], "{file} {content:?}");
+        // Made anew it is empty, and the old one's files are kept for whoever wants to look.
+        assert!(manager.create(placement(1, 0), NOW).unwrap().read().is_empty());
+        let names = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.filter(|name| name.to_str().unwrap().ends_with("-stray")).count(), 1);
+    }
+}
+
+/// What was flushed before the stop needs no more of it, and many logs are synced at once.
+#[test]
+fn an_orderly_stop_of_many_logs_needs_few_syncs_and_no_recovery_after_it() {
+    for flushed in [false, true] {
+        let directory = directory();
+        let manager = open(&[directory.path()]);
+        for partition in 0..60 {
+            let log = manager.create(placement(1, partition), NOW).unwrap();
+            log.write().start_epoch(common::ids::LeaderEpoch(0), Offset(0)).unwrap();
+            fill(&log, i64::from(partition % 3));
+            if flushed {
+                log.flush().unwrap();
+            }
+        }
+        let faults = crate::log::disk::faults::Faults::watch(directory.path());
+        manager.close(BrokerEpoch(7)).unwrap();
+        assert!(faults.syncs() < 20, "{} syncs", faults.syncs());
+        drop(manager);
+        let manager = open(&[directory.path()]);
+        assert_eq!(manager.previous_broker_epoch(), Some(BrokerEpoch(7)));
+        for partition in 0..60 {
+            let log = manager.log(id(1, partition)).unwrap();
+            let log = log.read();
+            assert!(log.recovery_report().is_none(), "flushed {flushed}: partition {partition} was scanned");
+            assert_eq!(log.log_end_offset(), Offset(3 * i64::from(partition % 3)));
+        }
+    }
 }

@@ -19,7 +19,7 @@ fn a_clean_stop_is_taken_up_without_reading_batches() {
 
 /// D2: the log is cut at every byte of its last two batches.
 #[test]
-fn a_torn_tail_keeps_the_whole_batches() {
+fn d02_a_torn_tail_keeps_the_whole_batches() {
     let mut test = TestLog::new(config());
     test.fill(2);
     for sequence in [0, 3, 6] {
@@ -108,7 +108,7 @@ fn what_is_below_the_recovery_point_is_not_read_again() {
 
 /// D3, D4: damaged, emptied or missing index, snapshot and epoch files are built anew.
 #[test]
-fn companions_of_the_log_are_rebuilt() {
+fn d03_d04_companions_of_the_log_are_rebuilt() {
     for clean_stop in [true, false] {
         for extension in ["index", "timeindex", "snapshot", "leader-epoch-checkpoint"] {
             for damage in ["remove", "empty", "tear", "flip"] {

@@ -463,6 +463,7 @@ async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Clus
             ReplicationRates {
                 leader: rate("leader.replication.throttled.rate"),
                 follower: rate("follower.replication.throttled.rate"),
+                moves: rate("replica.alter.log.dirs.io.max.bytes.per.second"),
             }
         }),
         rack_aware_reads: true,
