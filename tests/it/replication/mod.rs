@@ -1,4 +1,4 @@
-//! Replication under faults: the cases P1 to P8, P14 and B1 to B4 of the fault list. What is a rule of pure
+//! Replication under faults: the cases P1 to P8, P13, P14 and B1 to B4 of the fault list. What is a rule of pure
 //! code (P6, B2) is tested there too.
 
 mod b01_same_directory;
@@ -12,7 +12,10 @@ mod p04_asymmetric_partition;
 mod p05_isolated_with_client;
 mod p07_rolling_restart;
 mod p08_retries;
+#[cfg(debug_assertions)]
+mod p13_clocks;
 mod p14_descriptors;
+mod p14_memory;
 mod reassignment;
 
 use anyhow::{Context, Result, bail};

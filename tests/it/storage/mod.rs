@@ -5,4 +5,5 @@ mod d03_damaged_batch;
 mod d05_power_failure;
 mod d06_failed_directory;
 mod d09_topic_of_the_same_id;
+mod d11_log_start;
 mod log_dir_moves;

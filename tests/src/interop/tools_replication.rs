@@ -25,7 +25,7 @@ const RECORDS: u32 = 120_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
 pub async fn replication() -> Result<()> {
-    let (mut cluster, mut client) = start(ClusterSpec::new(1, 3)).await?;
+    let (mut cluster, mut client) = start(ClusterSpec::new(1, 3).with_broker_directories(2)).await?;
     let bootstrap = cluster.bootstrap();
     let files = TempDir::with_prefix("kagami-tools-")?;
     client.create_topic(TOPIC, PARTITIONS, 2, &[("min.insync.replicas", "1")]).await?;
@@ -33,6 +33,7 @@ pub async fn replication() -> Result<()> {
     client.await_isr(TOPIC, 2, LIMIT).await?;
 
     reassignment(&cluster, &mut client, files.path()).await?;
+    log_directories(&cluster, &mut client, files.path()).await?;
     preferred_leaders(&bootstrap, &mut client).await?;
     configs(&bootstrap).await?;
     delete_records(&bootstrap, files.path()).await?;
@@ -126,6 +127,37 @@ async fn reassignment(cluster: &Cluster, client: &mut Client, directory: &Path) 
         ensure!(replicas_of(client, partition as i32).await? == *wanted, "{TOPIC}-{partition} is not back");
     }
     note("reassign-partitions: held back by a throttle, cancelled");
+    Ok(())
+}
+
+/// Between the directories of one broker, and to a directory of another one.
+async fn log_directories(cluster: &Cluster, client: &mut Client, directory: &Path) -> Result<()> {
+    let bootstrap = cluster.bootstrap();
+    let now = replicas_of(client, 0).await?;
+    let coming = cluster.brokers().into_iter().find(|id| !now.contains(id)).context("a third broker")?;
+    let name = format!("{TOPIC}-0");
+    let both = |broker: i32| [cluster.data_directory(broker), cluster.further_directory(broker, 2)];
+    let other_of = |broker: i32| both(broker).into_iter().find(|path| !path.join(&name).exists());
+    let stays = other_of(now[0]).context("another directory")?;
+    let comes = both(coming)[1].clone();
+    let paths = [&stays, &comes].map(|path| path.display().to_string());
+    let partition = json!({"topic": TOPIC, "partition": 0, "replicas": [now[0], coming], "log_dirs": paths});
+    let file = write_json(directory, "dirs.json", &json!({"version": 1, "partitions": [partition]}))?;
+    let file = file.to_str().context("a path")?;
+    let throttles = ["--throttle", "100000000", "--replica-alter-log-dirs-throttle", "100000000"];
+    let execute = ["--reassignment-json-file", file, "--execute"];
+    let said = reassign(&bootstrap, &[&execute[..], &throttles[..]].concat()).await?;
+    expect(&said, "Successfully started log directory moves")?;
+    let verify = ["--reassignment-json-file", file, "--verify"];
+    eventually("both have moved", LIMIT, || async {
+        let said = reassign(&bootstrap, &verify).await?;
+        let moved = said.matches("completed successfully").count() == 2 && said.contains("is completed.");
+        Ok(moved.then_some(()))
+    })
+    .await?;
+    ensure!(stays.join(&name).exists() && comes.join(&name).exists(), "they do not lie there");
+    ensure!(other_of(now[0]).is_some() && other_of(coming).is_some(), "they lie elsewhere too");
+    note("reassign-partitions: log_dirs, within a broker and on another one");
     Ok(())
 }
 
