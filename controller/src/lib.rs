@@ -9,6 +9,7 @@ pub mod api;
 pub mod control;
 mod metrics;
 pub mod quorum;
+pub mod recovery;
 pub mod server;
 
 pub use server::ControllerServer;

@@ -254,10 +254,23 @@ fn ready(status: &ControllerStatus, has_contact: bool) -> Result<(), String> {
     Ok(())
 }
 
+fn node_id(id: i32) -> u64 {
+    u64::try_from(id).unwrap_or_default()
+}
+
+/// Who the owner of a formatted directory is in the quorum.
+pub(crate) fn voter_id(meta: &storage::MetaProperties) -> VoterId {
+    VoterId { node_id: node_id(meta.node_id), directory_id: meta.directory_id.0 }
+}
+
+/// Where in a log directory the quorum's store is.
+pub(crate) fn quorum_directory(log_dir: &std::path::Path) -> std::path::PathBuf {
+    log_dir.join("quorum")
+}
+
 fn raft_config(config: &ControllerConfig, meta: &storage::MetaProperties) -> RaftLogConfig {
-    let node_id = |id: i32| u64::try_from(id).unwrap_or_default();
-    let voter = VoterId { node_id: node_id(config.node_id.0), directory_id: meta.directory_id.0 };
-    let mut raft = RaftLogConfig::new(voter, meta.cluster_id.clone(), config.log_dir.join("quorum"));
+    let directory = quorum_directory(&config.log_dir);
+    let mut raft = RaftLogConfig::new(voter_id(meta), meta.cluster_id.clone(), directory);
     raft.voters = config
         .controller_quorum_voters
         .iter()

@@ -60,6 +60,8 @@ impl Announcer {
                 cluster_id: self.peers.identity().cluster_id.clone(),
                 sender: Some(to_wire(self.me)),
                 address: self.address.clone(),
+                has_log: self.peers.lineage().has_log(),
+                recovery: self.peers.lineage().number(),
             };
             match timeout(TIMEOUT, client.announce(request)).await {
                 Ok(Ok(answer)) => {
@@ -68,7 +70,10 @@ impl Announcer {
                         addresses.push(leader);
                     }
                 }
-                Ok(Err(status)) => tracing::debug!(address, reason = status.message(), "not announced"),
+                Ok(Err(status)) => {
+                    self.peers.lineage().heed(&status);
+                    tracing::debug!(address, reason = status.message(), "not announced");
+                }
                 Err(_) => tracing::debug!(address, "no answer to an announcement"),
             }
         }

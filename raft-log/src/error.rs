@@ -18,6 +18,11 @@ pub enum OpenError {
          its log or its vote can make the quorum lose acknowledged changes"
     )]
     Damaged { path: PathBuf, reason: String },
+    #[error(
+        "the quorum was recovered without this controller (recovery {recovery}), and what is in {path} counts \
+         no more: format its directory anew, start it, and `kagami quorum add` it"
+    )]
+    GivenUp { path: PathBuf, recovery: u64 },
     #[error("the quorum's store in {path} belongs to voter {stored} of cluster {stored_cluster_id}")]
     NotOurs { path: PathBuf, stored: VoterId, stored_cluster_id: String },
     #[error("{path}: {source}")]

@@ -12,12 +12,14 @@ mod error;
 mod founding;
 mod gate;
 mod leadership;
+mod lineage;
 mod listener;
 mod membership;
 mod network;
 #[cfg(any(test, feature = "proof"))]
 pub mod proof;
 mod raft_log;
+pub mod recovery;
 mod snapshot;
 mod state_machine;
 mod status;

@@ -1,4 +1,4 @@
-//! Proof of the store: a sequence of operations that follows from a seed, what the store should hold after
+//! Proof of the store (cases Q5 and Q6): a sequence of operations that follows from a seed, what the store should hold after
 //! each, and what it does hold. The programs that kill, tear and damage it are in `tests`.
 
 pub mod decoding;

@@ -21,6 +21,7 @@ use crate::error::{AppendError, MembershipError, OpenError, RaftLogError, ReadIn
 use crate::founding::Founding;
 use crate::gate::Gate;
 use crate::leadership::{self, Leadership};
+use crate::lineage::Lineage;
 use crate::listener::Listener;
 use crate::membership::Changer;
 use crate::network::client::{PeerFactory, Peers};
@@ -56,6 +57,7 @@ struct Inner {
     service: QuorumServer,
     contact: Contact,
     changer: Changer,
+    lineage: Lineage,
     appends: Mutex<Option<mpsc::UnboundedSender<Append>>>,
     leadership: watch::Receiver<Leadership>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -84,7 +86,9 @@ impl RaftLog {
         let gate = Gate::new(listener);
         let (applied_sender, applied) = watch::channel(None);
         let machine = StateMachine::new(gate.clone(), snapshots.clone(), applied_sender);
-        let peers = Peers::new(identity.clone(), &config.voters, config.max_payload_bytes);
+        let lineage = Lineage::new(store.clone());
+        lineage.tell();
+        let peers = Peers::new(identity.clone(), lineage.clone(), &config.voters, config.max_payload_bytes);
         let factory = PeerFactory(peers.clone());
         let raft = match Raft::new(config.voter, raft_config, factory, store.clone(), machine).await {
             Ok(raft) => raft,
@@ -128,6 +132,7 @@ impl RaftLog {
             snapshots,
             contact.clone(),
             changer.clone(),
+            lineage.clone(),
             running,
             config.max_payload_bytes,
         );
@@ -142,6 +147,7 @@ impl RaftLog {
                 service,
                 contact,
                 changer,
+                lineage,
                 appends: Mutex::new(Some(appends)),
                 leadership,
                 tasks: Mutex::new(tasks),
@@ -300,12 +306,17 @@ impl RaftLog {
         if ready { Ok(()) } else { Err(MembershipError::NotLeader) }
     }
 
-    /// Resolves when this node cannot go on: its disk or its listener failed. The process should end;
-    /// what it had acknowledged is on disk or with the others.
+    /// Resolves when this node cannot go on: its disk or its listener failed, or the quorum was recovered
+    /// without it. The process should end; what it had acknowledged is on disk or with the others.
     pub async fn failed(&self) -> String {
         let mut store = self.inner.store.failure();
         let mut metrics = self.inner.raft.metrics();
+        let mut given_up = self.inner.lineage.given_up();
         loop {
+            let recovery = *given_up.borrow_and_update();
+            if let Some(recovery) = recovery {
+                return self.inner.lineage.retire(recovery).await;
+            }
             if let Some(reason) = store.borrow_and_update().clone() {
                 return reason;
             }
@@ -314,6 +325,7 @@ impl RaftLog {
             }
             let alive = tokio::select! {
                 changed = store.changed() => changed.is_ok(),
+                changed = given_up.changed() => changed.is_ok(),
                 changed = metrics.changed() => changed.is_ok(),
             };
             if !alive {

@@ -97,6 +97,14 @@ pub async fn kafka_tool(arguments: &[&str]) -> Result<Outcome> {
     run(&format!("kafka-tool.sh {}", arguments.join(" ")), command, LIMIT).await
 }
 
+/// A program of `scripts/interop` on Kafka's own clients; it must succeed.
+pub async fn java(class: &str, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(script("interop/java.sh"));
+    command.arg(class).args(arguments);
+    let what = format!("{class}.java");
+    run(&what, command, LIMIT).await?.success(&what)
+}
+
 /// Kafka's own producer of many records.
 #[derive(Clone, Copy, Debug)]
 pub struct PerfProducer {

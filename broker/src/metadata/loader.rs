@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use common::ids::{BrokerEpoch, BrokerId, MetadataOffset};
+use common::metadata::codec::CodecError;
 use common::metadata::{MetadataBatch, MetadataDelta, MetadataImage, codec, snapshot};
 use protocol::proto::metadata::metadata_client::MetadataClient;
 use protocol::proto::metadata::{SubscribeRequest, SubscribeResponse};
@@ -231,7 +232,11 @@ impl MetadataLoader {
             return Ok(());
         }
         let bytes = std::mem::take(&mut progress.snapshot);
-        let image = snapshot::read(&bytes).map_err(|error| Ended::Retry(format!("its snapshot: {error}")))?;
+        let image = snapshot::read(&bytes).map_err(|error| match error {
+            // As with batches: another controller has no other metadata.
+            CodecError::UnknownVersion(_) => Ended::Fatal(LoaderError::Replay(error.to_string())),
+            error => Ended::Retry(format!("its snapshot: {error}")),
+        })?;
         if image.offset < progress.image.offset {
             return Err(Ended::Retry(format!(
                 "its snapshot ends at {}, this broker is at {}",

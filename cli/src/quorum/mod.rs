@@ -2,6 +2,7 @@
 
 mod change;
 mod describe;
+mod recover;
 
 use clap::{Args, Subcommand};
 
@@ -37,6 +38,11 @@ pub enum QuorumCommand {
         #[command(flatten)]
         target: AnyTarget,
     },
+    /// After a majority of the voters is lost for good: make the survivor with the most the only voter.
+    ///
+    /// Run it where that controller was stopped. Without --confirm nothing is written: it shows what the
+    /// controller has, and what would be given up.
+    Recover(recover::RecoverArgs),
     /// Take a broker that is stopped out of the cluster for good.
     UnregisterBroker {
         #[arg(long, value_name = "ID")]
@@ -62,6 +68,7 @@ pub async fn run(command: QuorumCommand) -> Result<(), Failure> {
         QuorumCommand::Add { controller, target } => change::add(controller, target).await,
         QuorumCommand::Remove { controller, target } => change::remove(controller, target).await,
         QuorumCommand::TransferLeader { node_id, target } => change::transfer(node_id, target).await,
+        QuorumCommand::Recover(arguments) => recover::run(arguments).await,
         QuorumCommand::UnregisterBroker { node_id, target } => change::unregister(node_id, target).await,
     }
 }

@@ -358,6 +358,7 @@ impl Writer {
         let term = draft.term().0;
         let append = self.raft.append(term, payload.freeze());
         self.in_flight.push_back(Box::pin(async move {
+            fault::point("controller.appended", term).await;
             let ended = append.await;
             fault::point("controller.answer", term).await;
             ended

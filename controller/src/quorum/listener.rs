@@ -165,9 +165,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unreadable_log_stops_the_process() {
+    async fn b05_metadata_of_a_later_version_stops_the_process_and_is_not_skipped() {
         let listener = MetadataListener::new();
-        listener.commit(1, 1, Bytes::from_static(&[99, 0, 0]));
-        assert!(listener.failed().await.contains("99"));
+        let mut draft = Draft::new(Term(1), MetadataImage::default());
+        let mut entries = Vec::new();
+        for broker in 1..=3 {
+            let batch = draft.batch(vec![register(broker, None)], 0);
+            draft.replay(&batch).unwrap();
+            entries.push(codec::encode_batches(&[batch]));
+        }
+        let mut later = entries[1].to_vec();
+        later[0] = 99;
+        listener.commit(1, 1, entries[0].clone());
+        listener.commit(2, 1, later.into());
+        // What comes after it would fit, were the second one there.
+        listener.commit(3, 1, entries[2].clone());
+        let reason = listener.failed().await;
+        assert!(reason.contains("entry 2") && reason.contains("version 99"), "{reason}");
+        assert_eq!(listener.image().offset, MetadataOffset(1));
+        assert_eq!(listener.applied(3), None);
     }
 }

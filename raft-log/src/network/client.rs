@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use common::fault;
 use futures::stream::{self, Stream, StreamExt as _};
 use openraft::OptionalSend;
 use openraft::alias;
@@ -30,6 +31,7 @@ use tokio::io::AsyncReadExt as _;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::{Identity, VoterId};
+use crate::lineage::Lineage;
 use crate::network::{SNAPSHOT_CHUNK_BYTES, decode, encode, message_limit_bytes, to_wire};
 use crate::snapshot::SnapshotFile;
 use crate::type_config::{TypeConfig, Vote};
@@ -47,6 +49,7 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 /// Connections to the other voters: made when first used, then kept for ever.
 pub(crate) struct Peers {
     identity: Identity,
+    lineage: Lineage,
     /// From the configuration. A voter that moved is in the membership at its new address as soon as there is
     /// a leader; where all have moved, only the configuration knows.
     configured: BTreeMap<u64, String>,
@@ -64,9 +67,15 @@ pub(crate) enum Use {
 }
 
 impl Peers {
-    pub fn new(identity: Identity, voters: &[(u64, String)], max_payload_bytes: usize) -> Arc<Peers> {
+    pub fn new(
+        identity: Identity,
+        lineage: Lineage,
+        voters: &[(u64, String)],
+        max_payload_bytes: usize,
+    ) -> Arc<Peers> {
         Arc::new(Peers {
             identity,
+            lineage,
             configured: voters.iter().cloned().collect(),
             members: Mutex::default(),
             message_limit_bytes: message_limit_bytes(max_payload_bytes),
@@ -76,6 +85,10 @@ impl Peers {
 
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     /// An address that is none gives an error at each call, as an unreachable peer does.
@@ -178,7 +191,13 @@ impl Peer {
     }
 
     fn refused(&self, status: &tonic::Status) -> Failure {
+        self.peers.lineage.heed(status);
         self.failed(format_args!("{:?}: {}", status.code(), status.message()))
+    }
+
+    /// Where tests cut this voter off from another one.
+    fn passes(&self) -> impl Future<Output = ()> + Send + 'static {
+        fault::point("quorum.send", self.target.node_id)
     }
 
     fn header(&self) -> wire::Header {
@@ -187,6 +206,7 @@ impl Peer {
             cluster_id: cluster_id.clone(),
             sender: Some(to_wire(*voter)),
             target: Some(to_wire(self.target)),
+            recovery: self.peers.lineage.number(),
         }
     }
 
@@ -214,6 +234,7 @@ impl NetVote<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        self.passes().await;
         Ok(self.answer(option.soft_ttl(), client.vote(call)).await?)
     }
 
@@ -223,6 +244,7 @@ impl NetVote<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, RPCError<TypeConfig>> {
         let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        self.passes().await;
         Ok(self.answer(option.soft_ttl(), client.pre_vote(call)).await?)
     }
 }
@@ -234,6 +256,7 @@ impl NetTransferLeader<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, RPCError<TypeConfig>> {
         let (mut client, call) = (self.client()?, self.call(&rpc)?);
+        self.passes().await;
         Ok(self.answer(option.soft_ttl(), client.transfer_leader(call)).await?)
     }
 }
@@ -271,8 +294,14 @@ impl NetStreamAppend<TypeConfig> for Peer {
                     encode(&request).inspect_err(|error| tracing::error!(%error, "append not encoded"));
                 body.ok().map(|body| wire::Call { header: header.take(), body })
             });
-            let calls =
-                calls.take_while(|call| std::future::ready(call.is_some())).filter_map(std::future::ready);
+            let target = self.target.node_id;
+            let calls = calls
+                .take_while(|call| std::future::ready(call.is_some()))
+                .filter_map(std::future::ready)
+                .then(move |call| async move {
+                    fault::point("quorum.send", target).await;
+                    call
+                });
             let answers = tokio::time::timeout(STREAM_TIMEOUT, client.stream_append(calls))
                 .await
                 .map_err(|_| self.failed("no answer in time"))?
@@ -302,6 +331,7 @@ impl NetSnapshot<TypeConfig> for Peer {
         let file = snapshot.snapshot.file.try_clone().map_err(|error| self.failed(error))?;
         let length = file.metadata().map_err(|error| self.failed(error))?.len();
         let call = self.call(&(vote, snapshot.meta, length))?;
+        self.passes().await;
         let first = wire::SnapshotChunk { header: call.header, body: call.body, data: Bytes::new() };
         let chunks = stream::iter([first]).chain(file_chunks(tokio::fs::File::from_std(file), length));
         tokio::select! {

@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::config::{Identity, VoterId};
 use crate::contact::Contact;
 use crate::error::MembershipError;
+use crate::lineage::Lineage;
 use crate::membership::Changer;
 use crate::network::{decode, encode, from_wire, message_limit_bytes, to_wire};
 use crate::snapshot::{SnapshotFile, Snapshots};
@@ -38,6 +39,7 @@ pub struct QuorumService {
     snapshots: Snapshots,
     contact: Contact,
     changer: Changer,
+    lineage: Lineage,
     /// Closed when the log is shut down.
     running: watch::Receiver<()>,
 }
@@ -50,11 +52,12 @@ pub(crate) fn quorum_server(
     snapshots: Snapshots,
     contact: Contact,
     changer: Changer,
+    lineage: Lineage,
     running: watch::Receiver<()>,
     max_payload_bytes: usize,
 ) -> QuorumServer {
     let limit = message_limit_bytes(max_payload_bytes);
-    RaftServer::new(QuorumService { identity, raft, store, snapshots, contact, changer, running })
+    RaftServer::new(QuorumService { identity, raft, store, snapshots, contact, changer, lineage, running })
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit)
 }
@@ -77,7 +80,7 @@ impl QuorumService {
     }
 
     /// The sender, if the call is for this very voter.
-    fn check(&self, header: Option<&wire::Header>) -> Result<VoterId, Status> {
+    async fn check(&self, header: Option<&wire::Header>) -> Result<VoterId, Status> {
         let header = header.ok_or_else(|| malformed("no header"))?;
         self.check_cluster(&header.cluster_id)?;
         let voter = |voter: &Option<wire::Voter>| voter.as_ref().and_then(from_wire);
@@ -85,11 +88,15 @@ impl QuorumService {
         if target != self.identity.voter {
             return Err(refuse(format!("this is {}, not {target}", self.identity.voter)));
         }
-        voter(&header.sender).ok_or_else(|| malformed("no sender"))
+        let sender = voter(&header.sender).ok_or_else(|| malformed("no sender"))?;
+        let is_member =
+            || self.raft.server_metrics().borrow_watched().membership_config.get_node(&sender).is_some();
+        self.lineage.check(header.recovery, is_member).await?;
+        Ok(sender)
     }
 
-    fn read<T: DeserializeOwned>(&self, call: &wire::Call) -> Result<(VoterId, T), Status> {
-        let sender = self.check(call.header.as_ref())?;
+    async fn read<T: DeserializeOwned>(&self, call: &wire::Call) -> Result<(VoterId, T), Status> {
+        let sender = self.check(call.header.as_ref()).await?;
         Ok((sender, decode(&call.body).map_err(malformed)?))
     }
 
@@ -108,8 +115,12 @@ impl QuorumService {
     }
 }
 
+/// Also refused: a term that Kafka's leader epoch could not show. Whoever took it over could count no further.
 fn check_vote(sender: VoterId, vote: &Vote) -> Result<(), Status> {
-    let named = *vote.leader_id.node_id();
+    let (named, term) = (*vote.leader_id.node_id(), vote.leader_id.term());
+    if term > i32::MAX as u64 {
+        return Err(refuse(format!("{sender} speaks for term {term}")));
+    }
     if named == sender { Ok(()) } else { Err(refuse(format!("{sender} speaks for {named}"))) }
 }
 
@@ -151,19 +162,19 @@ impl RaftService for QuorumService {
     }
 
     async fn pre_vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request) = self.read(request.get_ref())?;
+        let (sender, request) = self.read(request.get_ref()).await?;
         self.check_candidate(sender, &request)?;
         Ok(Response::new(answer(&self.raft.pre_vote(request).await.map_err(unavailable)?)?))
     }
 
     async fn vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request) = self.read(request.get_ref())?;
+        let (sender, request) = self.read(request.get_ref()).await?;
         self.check_candidate(sender, &request)?;
         Ok(Response::new(answer(&self.raft.vote(request).await.map_err(unavailable)?)?))
     }
 
     async fn transfer_leader(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref())?;
+        let (sender, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref()).await?;
         check_vote(sender, request.from_leader())?;
         Ok(Response::new(answer(&self.raft.handle_transfer_leader(request).await.map_err(unavailable)?)?))
     }
@@ -175,6 +186,9 @@ impl RaftService for QuorumService {
         let request = request.into_inner();
         self.check_cluster(&request.cluster_id)?;
         let sender = request.sender.as_ref().and_then(from_wire).ok_or_else(|| malformed("no sender"))?;
+        if request.has_log {
+            self.lineage.check_former(request.recovery)?;
+        }
         if request.address.is_empty() || request.address.len() > MAX_ADDRESS_BYTES {
             return Err(malformed("no address"));
         }
@@ -199,7 +213,7 @@ impl RaftService for QuorumService {
     ) -> Result<Response<Answers>, Status> {
         let mut calls = request.into_inner();
         let first = calls.message().await?.ok_or_else(|| malformed("no message"))?;
-        let (sender, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first)?;
+        let (sender, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first).await?;
         check_vote(sender, &first.vote)?;
         // The header was checked for the stream; what follows must come from the same leader.
         let vote = first.vote;
@@ -227,7 +241,7 @@ impl RaftService for QuorumService {
     ) -> Result<Response<wire::Answer>, Status> {
         let mut chunks = request.into_inner();
         let first = chunks.message().await?.ok_or_else(|| malformed("no message"))?;
-        let sender = self.check(first.header.as_ref())?;
+        let sender = self.check(first.header.as_ref()).await?;
         let (vote, meta, length): (Vote, SnapshotMeta, u64) = decode(&first.body).map_err(malformed)?;
         check_vote(sender, &vote)?;
         let path = self.snapshots.temporary();

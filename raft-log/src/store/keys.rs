@@ -21,6 +21,8 @@ pub const VOTE: &[u8] = b"mvote";
 pub const COMMITTED: &[u8] = b"mcommitted";
 pub const PURGED: &[u8] = b"mpurged";
 pub const SNAPSHOT: &[u8] = b"msnapshot";
+pub const RECOVERED: &[u8] = b"mrecovered";
+pub const GIVEN_UP: &[u8] = b"mgiven-up";
 
 const ENTRY: u8 = b'l';
 const PART_BYTES: usize = 64 << 10;

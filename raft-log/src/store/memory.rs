@@ -6,6 +6,7 @@ use openraft::entry::RaftEntry as _;
 use openraft::{EntryPayload, LogIdOptionExt as _};
 
 use crate::config::VoterId;
+use crate::recovery::Recovered;
 use crate::type_config::{Entry, LogId, Vote};
 
 /// Entries that are durable leave the cache, oldest first, above this.
@@ -24,6 +25,9 @@ pub struct Memory {
     first_index: u64,
     pub founding: Vec<VoterId>,
     pub snapshot_name: Option<String>,
+    pub recovered: Option<Recovered>,
+    /// Number of the recovery that gave this voter up.
+    pub given_up: Option<u64>,
     /// Entries without a gap up to `last`.
     tail: VecDeque<Entry>,
     tail_bytes: usize,

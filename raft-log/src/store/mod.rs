@@ -19,17 +19,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
+use openraft::entry::RaftEntry as _;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::{Identity, VoterId};
 use crate::error::OpenError;
+use crate::recovery::Recovered;
 use crate::store::memory::Memory;
 use crate::store::writer::Job;
-use crate::type_config::LogId;
+use crate::type_config::{Entry, LogId, Vote};
 
 pub(crate) use keys::crc;
+pub(crate) use open::CREATED_MARK;
 
 /// One voter's store. Clones share it; it is closed once, for all of them.
 #[derive(Clone)]
@@ -93,6 +96,49 @@ impl Store {
     pub async fn save_snapshot_name(&self, name: String) -> io::Result<()> {
         self.put(keys::SNAPSHOT, &name).await?;
         self.shared.memory.write().snapshot_name = Some(name);
+        Ok(())
+    }
+
+    /// The last recovery that this voter belongs to.
+    pub fn recovered(&self) -> Option<Recovered> {
+        self.shared.memory.read().recovered.clone()
+    }
+
+    /// Its number; 0: there was none.
+    pub fn recovery(&self) -> u64 {
+        self.shared.memory.read().recovered.as_ref().map_or(0, |recovered| recovered.number)
+    }
+
+    /// An empty voter has been told which recovery the quorum belongs to that takes it in.
+    pub async fn save_recovered(&self, recovered: Recovered) -> io::Result<()> {
+        self.put(keys::RECOVERED, &recovered).await?;
+        self.shared.memory.write().recovered = Some(recovered);
+        Ok(())
+    }
+
+    /// This voter was given up: its store never opens again.
+    pub async fn save_given_up(&self, recovery: u64) -> io::Result<()> {
+        self.put(keys::GIVEN_UP, &recovery).await
+    }
+
+    /// A recovery: its mark, a vote above all others, and the membership that it leaves, at the end of the
+    /// log; all of it or nothing.
+    pub async fn recover(&self, recovered: Recovered, vote: Vote, membership: Entry) -> io::Result<()> {
+        let first_index = membership.log_id().index;
+        let end_index = first_index + 1;
+        let marks = vec![
+            (keys::VOTE, keys::seal(keys::VOTE, &vote)?),
+            (keys::RECOVERED, keys::seal(keys::RECOVERED, &recovered)?),
+        ];
+        let writes = keys::encode_entry(first_index, &membership)?;
+        let (done, waiter) = oneshot::channel();
+        self.send(Job::Together { marks, writes, first_index, end_index, done })?;
+        wait(waiter).await?;
+        self.shared.durable_end.store(end_index, Ordering::Release);
+        let mut memory = self.shared.memory.write();
+        memory.vote = Some(vote);
+        memory.recovered = Some(recovered);
+        memory.push(membership, end_index);
         Ok(())
     }
 

@@ -27,7 +27,7 @@ const CACHE_BYTES: u64 = 16 << 20;
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Beside the store from its creation on. sled takes a file it cannot read for an empty one; with
 /// this mark an empty store is known to have been emptied.
-const CREATED_MARK: &str = "store.created";
+pub(crate) const CREATED_MARK: &str = "store.created";
 /// The number of the last durable batch.
 const WATERMARK: &str = "store.watermark";
 
@@ -125,6 +125,9 @@ fn check(
     }
     let memory = load(database).map_err(read_error)?;
     manifest.check_log(memory.first_index(), memory.end_index()).map_err(read_error)?;
+    if let Some(recovery) = memory.given_up {
+        return Err(OpenError::GivenUp { path: path.to_owned(), recovery });
+    }
     Ok(Checked { file, manifest, watermark, memory })
 }
 
@@ -166,6 +169,8 @@ fn load(database: &sled::Db) -> io::Result<Memory> {
     memory.committed = read_mark(database, keys::COMMITTED)?;
     memory.founding = read_mark(database, keys::FOUNDING)?.unwrap_or_default();
     memory.snapshot_name = read_mark(database, keys::SNAPSHOT)?;
+    memory.recovered = read_mark(database, keys::RECOVERED)?;
+    memory.given_up = read_mark(database, keys::GIVEN_UP)?;
     if let Some(purged) = read_mark(database, keys::PURGED)? {
         memory.purge(purged);
     }

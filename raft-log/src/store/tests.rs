@@ -228,3 +228,38 @@ async fn a_log_that_lacks_committed_entries_is_refused() {
     store.check_complete(None).unwrap_err();
     store.check_complete(Some(log_id(1, 3))).unwrap();
 }
+
+/// Q5: what of the last batch reached the disk ends at any of its bytes.
+#[tokio::test]
+async fn q05_a_batch_torn_at_any_byte_is_there_or_it_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    store.save_vote(&Vote::new(1, VoterId::from(1))).await.unwrap();
+    let old_entries: Vec<Entry> = (0..5).map(|index| entry(1, index, 30)).collect();
+    store.blocking_append(old_entries.clone()).await.unwrap();
+    let before = killed(directory.path());
+    let last = entry(1, 5, 30);
+    store.blocking_append([last.clone()]).await.unwrap();
+    let new_entries = [old_entries.clone(), vec![last]].concat();
+    let after = killed(directory.path());
+    store.close();
+    let read_file = |directory: &TempDir| fs::read(database(directory.path()).join("db")).unwrap();
+    let (old, new) = (read_file(&before), read_file(&after));
+    let differs = |at: &usize| old.get(*at) != new.get(*at);
+    let first = (0..new.len()).find(differs).unwrap();
+    let end = (0..new.len()).rev().find(differs).unwrap() + 1;
+    let mut outcomes = [0, 0];
+    for cut in first..=end {
+        let torn = killed(before.path());
+        let bytes = [&new[..cut], old.get(cut..).unwrap_or_default()].concat();
+        fs::write(database(torn.path()).join("db"), bytes).unwrap();
+        let mut store = open(torn.path()).unwrap();
+        let found = read(&mut store).await;
+        store.close();
+        let is_whole = found.len() == new_entries.len();
+        let expected = if is_whole { &new_entries } else { &old_entries };
+        assert_eq!(found, *expected, "cut at {cut} of {first}..{end}");
+        outcomes[usize::from(is_whole)] += 1;
+    }
+    assert!(outcomes[0] > 50 && outcomes[1] > 0, "{outcomes:?} of {first}..{end}");
+}

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
+use common::fault;
 use openraft::storage::IOFlushed;
 use tokio::sync::{oneshot, watch};
 
@@ -35,6 +36,14 @@ pub enum Job {
     PutLazily {
         name: &'static [u8],
         value: Vec<u8>,
+    },
+    /// Marks and entries that are on disk together or not at all.
+    Together {
+        marks: Vec<(&'static [u8], Vec<u8>)>,
+        writes: Vec<(EntryKey, Vec<u8>)>,
+        first_index: u64,
+        end_index: u64,
+        done: oneshot::Sender<io::Result<()>>,
     },
     /// Removes the entries from `from` on.
     Truncate {
@@ -138,6 +147,18 @@ impl Writer {
                 self.batch.insert(name, value);
                 Ok(())
             }
+            Job::Together { marks, writes, first_index, end_index, done } => {
+                dones.push(Done::Waiter(done));
+                self.manifest.appended(first_index, end_index);
+                for (name, value) in marks {
+                    self.manifest.put(name, &value);
+                    self.batch.insert(name, value);
+                }
+                for (key, value) in writes {
+                    self.batch.insert(&key, value);
+                }
+                Ok(())
+            }
             Job::Truncate { from, done } => {
                 dones.push(Done::Waiter(done));
                 self.remove(from, u64::MAX)?;
@@ -185,6 +206,7 @@ impl Writer {
     /// The only durable write: sled's flush alone is safe against a crash of the process, not of the
     /// machine.
     fn sync(&mut self) -> io::Result<()> {
+        fault::point_blocking("quorum.sync", "");
         crash::point();
         self.database.flush()?;
         crash::point();

@@ -6,3 +6,5 @@ mod t02_three_voters;
 mod t03_founding;
 mod t04_snapshot;
 mod t05_voters;
+mod t06_recovery;
+mod t07_faults;

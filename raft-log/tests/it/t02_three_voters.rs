@@ -121,7 +121,7 @@ async fn a_voter_with_an_empty_disk_is_not_the_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_for_another_cluster_or_voter_are_refused() {
+async fn q09_calls_for_another_cluster_or_voter_are_refused() {
     use protocol::proto::raft as wire;
     use protocol::proto::raft::raft_client::RaftClient;
 
@@ -133,7 +133,8 @@ async fn calls_for_another_cluster_or_voter_are_refused() {
     };
     let me = voter(1, quorum.ids[0]);
     let header = |cluster_id: &str, target: Option<wire::Voter>| {
-        Some(wire::Header { cluster_id: cluster_id.into(), sender: voter(2, Uuid::from_u128(2)), target })
+        let sender = voter(2, Uuid::from_u128(2));
+        Some(wire::Header { cluster_id: cluster_id.into(), sender, target, recovery: 0 })
     };
     let call = |header| wire::Call { header, body: Bytes::new() };
     use tonic::Code;

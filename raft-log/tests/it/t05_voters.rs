@@ -71,7 +71,7 @@ async fn q04_a_wiped_voter_is_another_one_and_comes_back_when_it_is_added() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_end_the_quorum_is_refused() {
+async fn q08_what_would_end_the_quorum_is_refused() {
     let mut quorum = Quorum::started(2).await;
     quorum.append_all(payloads("a", 3)).await;
     let (leader, _) = quorum.leader().await;

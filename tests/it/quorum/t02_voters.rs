@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::{LIMIT, Side};
 
 /// (role, directory id) of a node, as `kagami quorum describe` shows it.
-async fn node(side: &Side, id: i32) -> Result<Option<(String, String)>> {
+pub async fn node(side: &Side, id: i32) -> Result<Option<(String, String)>> {
     let shown = side.quorum(&["describe", "--json"]).await?;
     let shown: Value = serde_json::from_str(&shown)?;
     let nodes = shown["nodes"].as_array().context("no nodes")?;

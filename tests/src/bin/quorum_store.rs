@@ -1,4 +1,4 @@
-//! Proof of the quorum's store: killed at points of its writing, torn at each byte of its last batch,
+//! Proof of the quorum's store (cases Q5 and Q6 of what breaks a quorum): killed at points of its writing, torn at each byte of its last batch,
 //! damaged by flips of single bits, and kept bounded over millions of entries. A store opens with what was
 //! acknowledged (and at most the one operation that was under way), or it is refused; it never opens with
 //! less.

@@ -9,6 +9,7 @@ mod mirror_kagami;
 pub(crate) mod mirroring;
 mod nearest_replica;
 mod tools;
+mod tools_quorum;
 mod tools_replication;
 mod transactions;
 
@@ -57,6 +58,7 @@ pub fn scenarios() -> Vec<Scenario> {
         "tools-kcat", 240, tools::kcat, "kcat's round trips in every codec";
         "tools-java", 420, tools::case_30_java_clients_work_as_on_kafka, "Kafka's own tools";
         "tools-replication", 600, tools_replication::replication, "Kafka's tools move replicas, elect leaders, change configurations";
+        "tools-quorum", 300, tools_quorum::run, "Kafka's tools for controllers, features and brokers";
         "nearest-replica", 180, nearest_replica::run_all, "kcat and Kafka's consumer read from the follower in their rack";
         "dump-tool", 180, dump_tool::run, "Kafka's dump tool reads our files";
         "kill-loop", 400, kill_loop, "kill -9 of every process in turn under acks=all load";

@@ -152,3 +152,34 @@ async fn a_broker_ahead_of_the_quorum_stops_with_an_error() {
     let outcome = run.task.await.expect("no panic");
     assert!(matches!(outcome, Err(LoaderError::AheadOfQuorum { .. })), "{outcome:?}");
 }
+
+#[tokio::test]
+async fn b05_metadata_of_a_later_version_stops_the_broker_and_is_not_skipped() {
+    let frame = |offset| codec::encode_batches(&[batch(offset)]);
+    let later = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes[0] = 99;
+        bytes.into()
+    };
+    let response = |batches| SubscribeResponse { batches, ..SubscribeResponse::default() };
+    let unreadable = SubscribeResponse {
+        snapshot: later(&snapshot::write(&image_at(9))),
+        snapshot_last: true,
+        ..SubscribeResponse::default()
+    };
+    for messages in [
+        // Offset 3 and what comes after it are there, and must not be reached.
+        vec![response(vec![frame(1), frame(2)]), response(vec![later(&frame(3)), frame(4)]), batches(3..=5)],
+        vec![response(vec![frame(1), frame(2)]), unreadable, batches(3..=5)],
+    ] {
+        let directory = tempfile::tempdir().expect("directory");
+        let controller = FakeController::new(1, 1);
+        *controller.subscriptions.lock() = vec![Ok(messages)];
+        let run = run(directory.path(), &[controller]).await;
+        run.registered.send_replace(Some(BrokerEpoch(1)));
+        let outcome = run.task.await.expect("no panic");
+        let Err(LoaderError::Replay(reason)) = outcome else { panic!("{outcome:?}") };
+        assert!(reason.contains("version 99"), "{reason}");
+        assert!(run.cache.image().offset <= MetadataOffset(2), "{}", run.cache.image().offset);
+    }
+}
