@@ -134,7 +134,7 @@ async fn q08_a_leader_that_dies_during_a_change_leaves_one_membership() {
         })
         .await;
         if leader == 3 {
-            quorum.voter(3).log.transfer_leader(1).await.unwrap();
+            drop(quorum.voter(3).log.transfer_leader(1).await);
             continue;
         }
         let (log, fourth) = (quorum.voter(leader).log.clone(), quorum.id(3));
@@ -179,9 +179,14 @@ async fn q08_a_leader_that_dies_during_a_change_leaves_one_membership() {
         }
         is_voter = voters.len() == 4;
     }
-    match (quorum.add(3).await, is_voter) {
-        (Ok(()), _) | (Err(MembershipError::AlreadyAVoter(_)), _) => {}
-        (Err(error), _) => panic!("{error}"),
+    // On a busy machine the leader may be another one by the time that it is asked.
+    let deadline = std::time::Instant::now() + PATIENCE * 3;
+    loop {
+        match quorum.add(3).await {
+            Ok(()) | Err(MembershipError::AlreadyAVoter(_)) => break,
+            Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(quorum.voter_ids().await, [1, 2, 3, 4]);
     quorum.stop_all().await;
