@@ -32,6 +32,7 @@ fn open(path: &Path) -> LogManager {
             unusable: Vec::new(),
             default_log_config: Arc::new(config()),
             recovery_threads: 1,
+            close_threads: 1,
             on_directory_failure: Arc::new(|_, _| {}),
         },
         NOW,

@@ -28,6 +28,7 @@ fn open(root: &Path, unusable: Option<&str>) -> LogManager {
         unusable: unusable.map(|name| root.join(name)).into_iter().collect(),
         default_log_config: Arc::new(config()),
         recovery_threads: 1,
+        close_threads: 1,
         on_directory_failure: Arc::new(|_, _| {}),
     };
     LogManager::open(config, NOW).unwrap()
