@@ -3,8 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use openraft::SnapshotPolicy;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::error::OpenError;
+
+/// Of the entries that are in the snapshot, an interval's worth divided by this stays in the log, so that
+/// a voter that was away for a moment needs no snapshot.
+const KEPT_DIVISOR: u64 = 2;
 
 /// Names a voter: its node id and the id of its formatted directory. A controller that comes back
 /// with an empty disk has another directory id and so is not the old voter (decision "Voters").
@@ -53,6 +60,31 @@ impl RaftLogConfig {
             snapshot_every_entries: 10_000,
             max_payload_bytes: 8 << 20,
         }
+    }
+
+    /// What of it is for openraft.
+    pub(crate) fn consensus(&self) -> Result<openraft::Config, OpenError> {
+        let mut node_ids: Vec<u64> = self.voters.iter().map(|(node_id, _)| *node_id).collect();
+        node_ids.sort_unstable();
+        if node_ids.is_empty() || node_ids.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(OpenError::Config("the list of voters is empty or names a node twice".into()));
+        }
+        let every = self.snapshot_every_entries.max(1);
+        let consensus = openraft::Config {
+            cluster_name: self.cluster_id.clone(),
+            heartbeat_interval: self.heartbeat_ms,
+            election_timeout_min: self.election_timeout_ms,
+            election_timeout_max: self.election_timeout_ms.saturating_mul(2),
+            install_snapshot_timeout: 30_000,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(every),
+            max_in_snapshot_log_to_keep: every / KEPT_DIVISOR,
+            replication_lag_threshold: every.saturating_mul(2),
+            enable_pre_vote: Some(true),
+            // After a stop of all nodes a restored leader could re-use indices of acknowledged entries.
+            enable_leader_restore: Some(false),
+            ..openraft::Config::default()
+        };
+        consensus.validate().map_err(|error| OpenError::Config(error.to_string()))
     }
 }
 

@@ -1,16 +1,16 @@
 //! Who leads the quorum, as seen from here.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use openraft::ServerState;
-use openraft::async_runtime::WatchReceiver as _;
+use openraft::async_runtime::{Select2, WatchReceiver as _};
+use openraft::type_config::TypeConfigExt as _;
 use openraft::vote::RaftLeaderId as _;
 use tokio::sync::watch;
 
 use crate::config::VoterId;
 use crate::gate::Gate;
-use crate::network::client::Peers;
-use crate::type_config::{LogId, Raft};
+use crate::type_config::{LogId, Raft, Types};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
@@ -23,19 +23,19 @@ pub struct Leadership {
 }
 
 /// Tells every change to the watch and the listener, until the log is shut down.
-pub(crate) async fn follow(
-    raft: Raft,
+pub(crate) async fn follow<C: Types>(
+    raft: Raft<C>,
     mut applied: watch::Receiver<Option<LogId>>,
     leadership: watch::Sender<Leadership>,
     gate: Gate,
-    peers: Arc<Peers>,
+    set_members: impl Fn(BTreeMap<VoterId, String>),
 ) {
     let mut server = raft.server_metrics();
     loop {
         let now = {
             let metrics = server.borrow_and_update();
             let members = metrics.membership_config.nodes();
-            peers.set_members(members.map(|(id, node)| (*id, node.addr.clone())).collect());
+            set_members(members.map(|(id, node)| (*id, node.addr.clone())).collect());
             let term = metrics.vote.leader_id.term();
             let is_leader =
                 metrics.state == ServerState::Leader && metrics.current_leader == Some(metrics.id);
@@ -53,9 +53,9 @@ pub(crate) async fn follow(
             );
             gate.call(|listener| listener.leader_change(now));
         }
-        let alive = tokio::select! {
-            changed = server.changed() => changed.is_ok(),
-            changed = applied.changed() => changed.is_ok(),
+        let alive = match C::select2(server.changed(), applied.changed()).await {
+            Select2::First(changed) => changed.is_ok(),
+            Select2::Second(changed) => changed.is_ok(),
         };
         if !alive {
             break;

@@ -9,6 +9,7 @@ mod config;
 mod contact;
 mod crash;
 mod error;
+mod files;
 mod founding;
 mod gate;
 mod leadership;
@@ -20,6 +21,8 @@ mod network;
 pub mod proof;
 mod raft_log;
 pub mod recovery;
+#[cfg(any(test, feature = "proof"))]
+pub mod simulation;
 mod snapshot;
 mod state_machine;
 mod status;

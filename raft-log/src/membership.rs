@@ -9,13 +9,13 @@ use std::time::Duration;
 use openraft::async_runtime::{Instant as _, WatchReceiver as _};
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
 use openraft::impls::BasicNode;
-use openraft::{ChangeMembers, LogIdOptionExt as _, RaftMetrics, ServerState};
+use openraft::type_config::TypeConfigExt as _;
+use openraft::{ChangeMembers, LogIdOptionExt as _, RaftMetrics, ServerState, alias};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::config::VoterId;
 use crate::error::MembershipError;
-use crate::type_config::{Raft, TypeConfig};
+use crate::type_config::{Raft, TypeConfig, Types};
 
 /// An observer this close to the leader's end becomes a voter: the rest comes with the next appends.
 const CAUGHT_UP_ENTRIES: u64 = 256;
@@ -27,11 +27,12 @@ const OBSERVER_TIMEOUT: Duration = Duration::from_secs(300);
 const TEND_INTERVAL: Duration = Duration::from_millis(200);
 
 type Changes = ChangeMembers<VoterId, BasicNode>;
+type Instant<C> = alias::InstantOf<C>;
 
 /// The one place that changes the membership. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Changer {
-    raft: Raft,
+pub(crate) struct Changer<C: Types = TypeConfig> {
+    raft: Raft<C>,
     me: VoterId,
     /// Who has not been heard of for this long does not answer.
     silence: Duration,
@@ -53,7 +54,7 @@ struct View {
 }
 
 impl View {
-    fn of(metrics: &RaftMetrics<TypeConfig>) -> View {
+    fn of<C: Types>(metrics: &RaftMetrics<C>) -> View {
         let membership = metrics.membership_config.membership();
         let configs = membership.get_joint_config();
         let end = metrics.last_log_index.map_or(0, |index| index + 1);
@@ -92,8 +93,8 @@ impl View {
     }
 }
 
-impl Changer {
-    pub fn new(raft: Raft, me: VoterId, silence: Duration) -> Changer {
+impl<C: Types> Changer<C> {
+    pub fn new(raft: Raft<C>, me: VoterId, silence: Duration) -> Changer<C> {
         Changer { raft, me, silence, operation: Arc::default(), turn: Arc::default() }
     }
 
@@ -113,8 +114,8 @@ impl Changer {
         self.operation.clone().try_lock_owned().map_err(|_| MembershipError::InProgress)
     }
 
-    async fn wait_turn(&self, deadline: Instant) -> Result<OwnedMutexGuard<()>, MembershipError> {
-        let turn = timeout_at(deadline, self.turn.clone().lock_owned()).await;
+    async fn wait_turn(&self, deadline: Instant<C>) -> Result<OwnedMutexGuard<()>, MembershipError> {
+        let turn = C::timeout_at(deadline, self.turn.clone().lock_owned()).await;
         turn.map_err(|_| MembershipError::InProgress)
     }
 
@@ -125,10 +126,10 @@ impl Changer {
     /// Makes an observer a voter. A voter of the same node that does not answer, and so has lost its
     /// directory, is replaced in the same step.
     pub async fn add_voter(&self, voter: VoterId, patience: Duration) -> Result<(), MembershipError> {
-        let deadline = Instant::now() + patience;
+        let deadline = C::now() + patience;
         let operation = self.begin_operation()?;
         // One that was wiped a moment ago was heard of a moment ago.
-        let presence_known = Instant::now() + self.silence * 2;
+        let presence_known = C::now() + self.silence * 2;
         // It may have been started a moment ago.
         loop {
             let view = self.view()?;
@@ -138,19 +139,19 @@ impl Changer {
             if let Some(known) = view.voters.iter().find(|known| known.node_id == voter.node_id)
                 && view.answers(*known, self.me, self.silence)
             {
-                if Instant::now() >= presence_known.min(deadline) {
+                if C::now() >= presence_known.min(deadline) {
                     return Err(MembershipError::NodeIsAVoter { known: *known });
                 }
-                sleep(POLL).await;
+                C::sleep(POLL).await;
                 continue;
             }
             if view.nodes.contains_key(&voter) {
                 break;
             }
-            if Instant::now() >= deadline {
+            if C::now() >= deadline {
                 return Err(MembershipError::NotAnObserver(voter));
             }
-            sleep(POLL).await;
+            C::sleep(POLL).await;
         }
         let turn = self.wait_turn(deadline).await?;
         let voters = loop {
@@ -165,10 +166,10 @@ impl Changer {
                 view.check_majority(&voters, self.me, self.silence)?;
                 break voters;
             }
-            if Instant::now() >= deadline {
+            if C::now() >= deadline {
                 return Err(MembershipError::NotCaughtUp(voter));
             }
-            sleep(POLL).await;
+            C::sleep(POLL).await;
         };
         tracing::info!(%voter, "voter is being added");
         self.change((turn, Some(operation)), ChangeMembers::ReplaceAllVoters(voters), deadline).await
@@ -176,7 +177,7 @@ impl Changer {
 
     /// Removes a voter. The leader hands over first, and the next one removes it.
     pub async fn remove_voter(&self, voter: VoterId, patience: Duration) -> Result<(), MembershipError> {
-        let deadline = Instant::now() + patience;
+        let deadline = C::now() + patience;
         let operation = self.begin_operation()?;
         let turn = self.wait_turn(deadline).await?;
         let view = self.view()?;
@@ -203,15 +204,15 @@ impl Changer {
         &self,
         view: &View,
         left: &BTreeSet<VoterId>,
-        deadline: Instant,
+        deadline: Instant<C>,
     ) -> Result<(), MembershipError> {
         let answering = left.iter().filter(|voter| view.answers(**voter, self.me, self.silence));
         let next = answering.min_by_key(|voter| view.lag.get(voter).copied().unwrap_or(u64::MAX));
         let next = *next.ok_or(MembershipError::NotHandedOver)?;
         tracing::info!(to = %next, "the leader is to be removed: leadership is handed over");
         self.raft.trigger().transfer_leader(next).await.map_err(|_| MembershipError::Shutdown)?;
-        let limit = deadline.min(Instant::now() + self.silence * 2);
-        let wait = self.raft.wait(Some(limit.saturating_duration_since(Instant::now())));
+        let limit = deadline.min(C::now() + self.silence * 2);
+        let wait = self.raft.wait(Some(limit.saturating_duration_since(C::now())));
         match wait.metrics(|metrics| metrics.current_leader == Some(next), "hand over").await {
             Ok(_) => Err(MembershipError::HandedOver(next)),
             Err(_) => Err(MembershipError::NotHandedOver),
@@ -225,7 +226,7 @@ impl Changer {
         address: &str,
         patience: Duration,
     ) -> Result<(), MembershipError> {
-        let deadline = Instant::now() + patience;
+        let deadline = C::now() + patience;
         let turn = self.take_turn()?;
         let view = self.view()?;
         match view.nodes.get(&member) {
@@ -239,7 +240,7 @@ impl Changer {
 
     /// A controller has announced itself.
     pub async fn announced(&self, member: VoterId, address: &str) -> Result<(), MembershipError> {
-        let deadline = Instant::now() + self.silence * 4;
+        let deadline = C::now() + self.silence * 4;
         let view = self.view()?;
         if view.nodes.get(&member).is_some_and(|known| known == address) || view.joint {
             return Ok(());
@@ -266,15 +267,15 @@ impl Changer {
         &self,
         turns: (OwnedMutexGuard<()>, Option<OwnedMutexGuard<()>>),
         changes: Changes,
-        deadline: Instant,
+        deadline: Instant<C>,
     ) -> Result<(), MembershipError> {
         let raft = self.raft.clone();
-        let task = tokio::spawn(async move {
+        let task = C::spawn(async move {
             let outcome = raft.change_membership(changes, false).await;
             drop(turns);
             outcome
         });
-        match timeout_at(deadline, task).await {
+        match C::timeout_at(deadline, task).await {
             Err(_) => Err(MembershipError::TimedOut),
             Ok(Err(_)) => Err(MembershipError::Shutdown),
             Ok(Ok(Ok(_))) => Ok(()),
@@ -293,13 +294,13 @@ impl Changer {
     /// consensus.
     pub async fn tend(self) {
         loop {
-            sleep(TEND_INTERVAL).await;
+            C::sleep(TEND_INTERVAL).await;
             let view = match self.view() {
                 Ok(view) => view,
                 Err(MembershipError::Shutdown) => return,
                 Err(_) => continue,
             };
-            let deadline = Instant::now() + self.silence * 4;
+            let deadline = C::now() + self.silence * 4;
             let Ok(turn) = self.take_turn() else { continue };
             let changes = if view.joint {
                 tracing::info!("a change of the voters that was begun is finished");

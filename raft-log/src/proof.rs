@@ -12,7 +12,6 @@ use openraft::EntryPayload;
 use openraft::LogIdOptionExt as _;
 use openraft::entry::RaftEntry as _;
 use openraft::impls::leader_id_std::LeaderId;
-use openraft::storage::{RaftLogReader as _, RaftLogStorage as _, RaftLogStorageExt as _};
 use openraft::vote::RaftLeaderId as _;
 use uuid::Uuid;
 
@@ -181,8 +180,8 @@ impl Writing {
         let store = Store::open(directory, &identity())?;
         let failed = |source| OpenError::Io { path: directory.to_owned(), source };
         let snapshots = Snapshots::open(directory.join("snapshots"), store.clone()).map_err(failed)?;
-        let mut writing = Writing { store, snapshots, script: Script::new(seed) };
-        writing.store.save_vote(&Vote::new(1, ME)).await.map_err(failed)?;
+        let writing = Writing { store, snapshots, script: Script::new(seed) };
+        writing.store.write_vote(&Vote::new(1, ME)).await.map_err(failed)?;
         Ok(writing)
     }
 
@@ -190,12 +189,12 @@ impl Writing {
     pub async fn step(&mut self) -> io::Result<()> {
         let before = self.script.contents.clone();
         match self.script.next() {
-            Operation::Vote(term) => self.store.save_vote(&Vote::new(term, ME)).await?,
+            Operation::Vote(term) => self.store.write_vote(&Vote::new(term, ME)).await?,
             Operation::Append { term, first, payloads } => {
                 let entries = (first..).zip(payloads).map(|(index, data)| {
                     Entry::new(log_id(term, index), EntryPayload::Normal(Payload(data)))
                 });
-                self.store.blocking_append(entries.collect::<Vec<_>>()).await?;
+                self.store.write_durably(entries.collect::<Vec<_>>()).await?;
             }
             Operation::Truncate(from) => {
                 let last = from.checked_sub(1).and_then(|index| {
@@ -203,14 +202,14 @@ impl Writing {
                     let term = term.or(before.purged.filter(|(_, at)| *at == index).map(|(term, _)| term));
                     term.map(|term| log_id(term, index))
                 });
-                self.store.truncate_after(last).await?;
+                self.store.cut_after(last).await?;
             }
             Operation::Snapshot { term, index, data } => {
                 let last_log_id = Some(log_id(term, index));
                 let meta = SnapshotMeta { last_log_id, ..SnapshotMeta::default() };
-                self.snapshots.save(meta, data).await?;
+                self.snapshots.save(meta, Box::new(move || data)).await?;
             }
-            Operation::Purge { term, index } => self.store.purge(log_id(term, index)).await?,
+            Operation::Purge { term, index } => self.store.drop_upto(log_id(term, index)).await?,
         }
         Ok(())
     }
@@ -236,17 +235,16 @@ async fn read_open(store: &mut Store, directory: &Path) -> io::Result<Contents> 
     let snapshots = Snapshots::open(directory.join("snapshots"), store.clone())?;
     let current = snapshots.current();
     store.check_complete(current.as_ref().and_then(|(meta, _)| meta.last_log_id))?;
-    let vote = store.read_vote().await?.map_or(0, |vote| vote.leader_id.term);
+    let vote = store.vote().map_or(0, |vote| vote.leader_id.term);
     let mut contents = Contents { vote, ..Contents::default() };
-    let state = store.get_log_state().await?;
-    contents.purged = state.last_purged_log_id.map(|id| (**id.committed_leader_id(), id.index()));
-    for entry in store.try_get_log_entries(..).await? {
+    contents.purged = store.ends().0.map(|id| (**id.committed_leader_id(), id.index()));
+    for entry in store.read(0, u64::MAX)? {
         let id = entry.log_id();
         let EntryPayload::Normal(payload) = &entry.payload else { continue };
         contents.entries.insert(id.index(), (**id.committed_leader_id(), crc(&[&payload.0])));
     }
     if let Some((meta, file)) = current {
-        let (_, data) = crate::snapshot::read(&file.file)?;
+        let (_, data) = snapshots.read(&file).await?;
         contents.snapshot = Some((meta.last_log_id.index().unwrap_or_default(), crc(&[&data])));
     }
     Ok(contents)
@@ -255,8 +253,8 @@ async fn read_open(store: &mut Store, directory: &Path) -> io::Result<Contents> 
 /// Appends so many entries with a snapshot and a purge every `every`; gives the largest size of the
 /// store's directory in bytes after the first of them, and at the end.
 pub async fn fill(directory: &Path, entries: u64, every: u64, batch: u64) -> io::Result<(u64, u64)> {
-    let mut store = Store::open(directory, &identity()).map_err(io::Error::other)?;
-    store.save_vote(&Vote::new(1, ME)).await?;
+    let store = Store::open(directory, &identity()).map_err(io::Error::other)?;
+    store.write_vote(&Vote::new(1, ME)).await?;
     let (mut early, mut largest) = (0, 0);
     let mut index = 0;
     while index < entries {
@@ -266,11 +264,11 @@ pub async fn fill(directory: &Path, entries: u64, every: u64, batch: u64) -> io:
                 Entry::new(log_id(1, index), EntryPayload::Normal(Payload(data)))
             })
             .collect();
-        store.blocking_append(next).await?;
+        store.write_durably(next).await?;
         index += batch;
         if index % every < batch && index > every {
-            store.save_committed(Some(log_id(1, index - 1))).await?;
-            store.purge(log_id(1, index - every / 2)).await?;
+            store.note_committed(Some(log_id(1, index - 1)))?;
+            store.drop_upto(log_id(1, index - every / 2)).await?;
             let size = size(directory)?;
             largest = largest.max(size);
             if index <= entries / 5 {

@@ -9,7 +9,7 @@ use openraft::async_runtime::{Instant as _, WatchReceiver as _};
 use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
 use openraft::impls::ProgressResponder;
 use openraft::raft::ClientWriteResult;
-use openraft::{Config, ReadPolicy, ServerState, SnapshotPolicy};
+use openraft::{ReadPolicy, ServerState};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -30,11 +30,8 @@ use crate::snapshot::Snapshots;
 use crate::state_machine::StateMachine;
 use crate::status::{self, QuorumStatus};
 use crate::store::Store;
-use crate::type_config::{Payload, Raft, TypeConfig};
+use crate::type_config::{Payload, Raft, TypeConfig, Types};
 
-/// Of the entries that are in the snapshot, an interval's worth divided by this stays in the log, so that
-/// a voter that was away for a moment needs no snapshot.
-const KEPT_DIVISOR: u64 = 2;
 /// After so many election timeouts without a sign of the others, contact is lost.
 const CONTACT_TIMEOUTS: u32 = 5;
 const SNAPSHOT_PATIENCE: Duration = Duration::from_millis(250);
@@ -74,7 +71,7 @@ impl RaftLog {
     /// Opens the log, replays snapshot and committed entries into the listener, and begins to take
     /// part. It does not wait for a quorum: the others need [`RaftLog::service`] for that.
     pub async fn open(config: RaftLogConfig, listener: Arc<dyn Listener>) -> Result<RaftLog, OpenError> {
-        let raft_config = Arc::new(raft_config(&config)?);
+        let raft_config = Arc::new(config.consensus()?);
         let identity = Identity { cluster_id: config.cluster_id.clone(), voter: config.voter };
         let directory = config.data_dir.join("quorum");
         let (store, snapshots) = {
@@ -100,8 +97,9 @@ impl RaftLog {
         };
 
         let (leadership_sender, leadership) = watch::channel(Leadership::default());
-        let following =
-            leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), peers.clone());
+        let members = peers.clone();
+        let set_members = move |all| members.set_members(all);
+        let following = leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), set_members);
         let (appends, queue) = mpsc::unbounded_channel();
         let mut tasks = vec![tokio::spawn(following), tokio::spawn(write(raft.clone(), queue))];
         if store.has_log() {
@@ -393,34 +391,10 @@ async fn write(raft: Raft, mut queue: mpsc::UnboundedReceiver<Append>) {
 }
 
 /// A quorum of one need not wait for an election timeout: nobody else can be the leader.
-async fn elect_if_alone(raft: &Raft, me: VoterId) {
+pub(crate) async fn elect_if_alone<C: Types>(raft: &Raft<C>, me: VoterId) {
     if raft.voter_ids().eq([me])
         && let Err(error) = raft.trigger().elect(false).await
     {
         tracing::error!(%error, "the consensus has stopped");
     }
-}
-
-fn raft_config(config: &RaftLogConfig) -> Result<Config, OpenError> {
-    let mut node_ids: Vec<u64> = config.voters.iter().map(|(node_id, _)| *node_id).collect();
-    node_ids.sort_unstable();
-    if node_ids.is_empty() || node_ids.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(OpenError::Config("the list of voters is empty or names a node twice".into()));
-    }
-    let every = config.snapshot_every_entries.max(1);
-    let raft = Config {
-        cluster_name: config.cluster_id.clone(),
-        heartbeat_interval: config.heartbeat_ms,
-        election_timeout_min: config.election_timeout_ms,
-        election_timeout_max: config.election_timeout_ms.saturating_mul(2),
-        install_snapshot_timeout: 30_000,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(every),
-        max_in_snapshot_log_to_keep: every / KEPT_DIVISOR,
-        replication_lag_threshold: every.saturating_mul(2),
-        enable_pre_vote: Some(true),
-        // After a stop of all nodes a restored leader could re-use indices of acknowledged entries.
-        enable_leader_restore: Some(false),
-        ..Config::default()
-    };
-    raft.validate().map_err(|error| OpenError::Config(error.to_string()))
 }

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use crate::gate::Gate;
 use crate::listener::SnapshotWork;
-use crate::snapshot::{self, SnapshotFile, Snapshots};
-use crate::type_config::{LogId, SnapshotMeta, StoredMembership, TypeConfig};
+use crate::snapshot::{SnapshotFile, Snapshots};
+use crate::type_config::{LogId, SnapshotMeta, StoredMembership, Types};
 
 /// State lives in the listener and in memory: it is rebuilt from the snapshot and the committed log.
 pub(crate) struct StateMachine {
@@ -28,7 +28,7 @@ impl StateMachine {
     }
 }
 
-impl RaftStateMachine<TypeConfig> for StateMachine {
+impl<C: Types> RaftStateMachine<C> for StateMachine {
     type SnapshotData = SnapshotFile;
     type SnapshotBuilder = SnapshotBuilder;
 
@@ -38,7 +38,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn apply<Strm>(&mut self, mut entries: Strm) -> io::Result<()>
     where
-        Strm: Stream<Item = io::Result<EntryResponder<TypeConfig>>> + Unpin + OptionalSend,
+        Strm: Stream<Item = io::Result<EntryResponder<C>>> + Unpin + OptionalSend,
     {
         while let Some(item) = entries.next().await {
             let (entry, responder) = item?;
@@ -72,9 +72,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotFile) -> io::Result<()> {
-        let file = snapshot.file.clone();
-        let (stored, data) =
-            tokio::task::spawn_blocking(move || snapshot::read(&file)).await.map_err(io::Error::other)??;
+        let (stored, data) = self.snapshots.read(&snapshot).await?;
         if stored != *meta {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "snapshot and its description differ"));
         }
@@ -85,9 +83,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                 .ok_or_else(shut_down)?
                 .map_err(io::Error::other)?;
         }
-        let known = self.snapshots.current().is_some_and(|(_, current)| current.path == snapshot.path);
+        let known = self.snapshots.current().is_some_and(|(_, current)| current.name == snapshot.name);
         if !known {
-            self.snapshots.adopt(meta.clone(), snapshot.path).await?;
+            self.snapshots.adopt(meta.clone(), snapshot.name).await?;
         }
         self.membership = meta.last_membership.clone();
         self.applied.send_replace(meta.last_log_id);
@@ -96,7 +94,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
 
     async fn get_current_snapshot(
         &mut self,
-    ) -> io::Result<Option<alias::SnapshotOf<TypeConfig, SnapshotFile>>> {
+    ) -> io::Result<Option<alias::SnapshotOf<C, SnapshotFile>>> {
         Ok(self.snapshots.current().map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 }
@@ -109,13 +107,12 @@ pub(crate) struct SnapshotBuilder {
     work: Mutex<Option<SnapshotWork>>,
 }
 
-impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
+impl<C: Types> RaftSnapshotBuilder<C> for SnapshotBuilder {
     type SnapshotData = SnapshotFile;
 
-    async fn build_snapshot(&mut self) -> io::Result<alias::SnapshotOf<TypeConfig, SnapshotFile>> {
+    async fn build_snapshot(&mut self) -> io::Result<alias::SnapshotOf<C, SnapshotFile>> {
         let work = self.work.get_mut().take().ok_or_else(shut_down)?;
-        let data = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?;
-        let snapshot = self.snapshots.save(self.meta.clone(), data).await?;
+        let snapshot = self.snapshots.save(self.meta.clone(), work).await?;
         Ok(Snapshot { meta: self.meta.clone(), snapshot })
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use openraft::alias;
-use openraft::impls::leader_id_std;
+use openraft::impls::{BasicNode, leader_id_std};
+use openraft::{EntryPayload, RaftTypeConfig, alias};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -51,17 +51,51 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
+/// One leader a term: the term is the leader epoch of the metadata log.
+pub(crate) type LeaderId = leader_id_std::LeaderId<u64, VoterId>;
+
 openraft::declare_raft_types!(
     pub(crate) TypeConfig:
         D = Payload,
         R = (),
         NodeId = VoterId,
-        Node = openraft::impls::BasicNode,
-        // One leader a term: the term is the leader epoch of the metadata log.
-        LeaderId = leader_id_std::LeaderId<u64, VoterId>,
+        Node = BasicNode,
+        LeaderId = LeaderId,
 );
 
-pub(crate) type Raft = openraft::Raft<TypeConfig, StateMachine>;
+/// Our types on any runtime. The product has one; the simulation brings its own, and runs the same store,
+/// state machine and rules of membership on it.
+pub(crate) trait Types:
+    RaftTypeConfig<
+        D = Payload,
+        R = (),
+        NodeId = VoterId,
+        Node = BasicNode,
+        Term = u64,
+        LeaderId = LeaderId,
+        Vote = Vote,
+        Payload = EntryPayload<Payload, VoterId, BasicNode>,
+        Entry = Entry,
+    >
+{
+}
+
+impl<C> Types for C where
+    C: RaftTypeConfig<
+            D = Payload,
+            R = (),
+            NodeId = VoterId,
+            Node = BasicNode,
+            Term = u64,
+            LeaderId = LeaderId,
+            Vote = Vote,
+            Payload = EntryPayload<Payload, VoterId, BasicNode>,
+            Entry = Entry,
+        >
+{
+}
+
+pub(crate) type Raft<C = TypeConfig> = openraft::Raft<C, StateMachine>;
 pub(crate) type Entry = alias::EntryOf<TypeConfig>;
 pub(crate) type LogId = alias::LogIdOf<TypeConfig>;
 pub(crate) type Vote = alias::VoteOf<TypeConfig>;

@@ -27,10 +27,10 @@ use protocol::proto::raft as wire;
 use protocol::proto::raft::raft_client::RaftClient;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncReadExt as _;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::{Identity, VoterId};
+use crate::files::Contents;
 use crate::lineage::Lineage;
 use crate::network::{SNAPSHOT_CHUNK_BYTES, decode, encode, message_limit_bytes, to_wire};
 use crate::snapshot::SnapshotFile;
@@ -328,12 +328,12 @@ impl NetSnapshot<TypeConfig> for Peer {
         option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         let mut client = self.client()?;
-        let file = snapshot.snapshot.file.try_clone().map_err(|error| self.failed(error))?;
-        let length = file.metadata().map_err(|error| self.failed(error))?.len();
+        let contents = snapshot.snapshot.contents;
+        let length = contents.length().map_err(|error| self.failed(error))?;
         let call = self.call(&(vote, snapshot.meta, length))?;
         self.passes().await;
         let first = wire::SnapshotChunk { header: call.header, body: call.body, data: Bytes::new() };
-        let chunks = stream::iter([first]).chain(file_chunks(tokio::fs::File::from_std(file), length));
+        let chunks = stream::iter([first]).chain(chunks_of(contents, length));
         tokio::select! {
             closed = cancel => Err(closed.into()),
             answer = self.answer(option.soft_ttl(), client.install_snapshot(chunks)) => Ok(answer?),
@@ -341,34 +341,31 @@ impl NetSnapshot<TypeConfig> for Peer {
     }
 }
 
-/// The file in chunks. A file that cannot be read ends the stream early, which the receiver notices.
-fn file_chunks(
-    file: tokio::fs::File,
+/// A snapshot in chunks. One that cannot be read ends the stream early, which the receiver notices.
+fn chunks_of(
+    contents: Arc<dyn Contents>,
     length: u64,
 ) -> impl Stream<Item = wire::SnapshotChunk> + Send + 'static {
-    // Positions are kept here: clones of a handle share one cursor, and a snapshot may be on its way
-    // to two voters.
-    stream::unfold((file, 0u64), move |(mut file, position)| async move {
-        use tokio::io::AsyncSeekExt as _;
-
-        if position >= length {
-            return None;
-        }
-        let read = async {
-            file.seek(std::io::SeekFrom::Start(position)).await?;
-            let wanted = usize::try_from(length - position).unwrap_or(usize::MAX).min(SNAPSHOT_CHUNK_BYTES);
-            let mut data = BytesMut::zeroed(wanted);
-            file.read_exact(&mut data).await?;
-            std::io::Result::Ok(data.freeze())
-        };
-        match read.await {
-            Ok(data) => {
-                let next = position + data.len() as u64;
-                Some((wire::SnapshotChunk { header: None, body: Bytes::new(), data }, (file, next)))
+    stream::unfold(0u64, move |position| {
+        let contents = contents.clone();
+        async move {
+            if position >= length {
+                return None;
             }
-            Err(error) => {
-                tracing::error!(%error, "snapshot not read");
-                None
+            let wanted = usize::try_from(length - position).unwrap_or(usize::MAX).min(SNAPSHOT_CHUNK_BYTES);
+            let read = tokio::task::spawn_blocking(move || {
+                let mut data = BytesMut::zeroed(wanted);
+                contents.read_at(&mut data, position).map(|()| data.freeze())
+            });
+            match read.await.map_err(std::io::Error::other).flatten() {
+                Ok(data) => {
+                    let next = position + data.len() as u64;
+                    Some((wire::SnapshotChunk { header: None, body: Bytes::new(), data }, next))
+                }
+                Err(error) => {
+                    tracing::error!(%error, "snapshot not read");
+                    None
+                }
             }
         }
     })

@@ -31,7 +31,7 @@ fn from_wire(voter: &wire::Voter) -> Option<VoterId> {
     Some(VoterId { node_id: voter.node_id, directory_id })
 }
 
-fn encode(message: &impl Serialize) -> Result<Bytes, postcard::Error> {
+pub(crate) fn encode(message: &impl Serialize) -> Result<Bytes, postcard::Error> {
     postcard::to_allocvec(message).map(Bytes::from)
 }
 

@@ -12,7 +12,6 @@ use protocol::proto::raft as wire;
 use protocol::proto::raft::raft_server::{Raft as RaftService, RaftServer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::io::AsyncWriteExt as _;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -105,18 +104,26 @@ impl QuorumService {
         check_vote(sender, &request.vote)?;
         let metrics = self.raft.server_metrics();
         let membership = metrics.borrow_watched().membership_config.clone();
-        let mut others = membership.membership().voter_ids().filter(|voter| voter.node_id == sender.node_id);
-        match others.next() {
-            Some(known) if known != sender && !others.any(|other| other == sender) => {
-                Err(refuse(format!("the voter is {known}, not {sender}")))
-            }
-            _ => Ok(()),
+        check_directory(sender, membership.membership().voter_ids())
+    }
+}
+
+/// Not a voter of ours under a new directory, which has forgotten whom it voted for.
+pub(crate) fn check_directory(
+    sender: VoterId,
+    voters: impl Iterator<Item = VoterId>,
+) -> Result<(), Status> {
+    let mut others = voters.filter(|voter| voter.node_id == sender.node_id);
+    match others.next() {
+        Some(known) if known != sender && !others.any(|other| other == sender) => {
+            Err(refuse(format!("the voter is {known}, not {sender}")))
         }
+        _ => Ok(()),
     }
 }
 
 /// Also refused: a term that Kafka's leader epoch could not show. Whoever took it over could count no further.
-fn check_vote(sender: VoterId, vote: &Vote) -> Result<(), Status> {
+pub(crate) fn check_vote(sender: VoterId, vote: &Vote) -> Result<(), Status> {
     let (named, term) = (*vote.leader_id.node_id(), vote.leader_id.term());
     if term > i32::MAX as u64 {
         return Err(refuse(format!("{sender} speaks for term {term}")));
@@ -244,33 +251,14 @@ impl RaftService for QuorumService {
         let sender = self.check(first.header.as_ref()).await?;
         let (vote, meta, length): (Vote, SnapshotMeta, u64) = decode(&first.body).map_err(malformed)?;
         check_vote(sender, &vote)?;
-        let path = self.snapshots.temporary();
-        let received = async {
-            let mut file = tokio::fs::File::create(&path).await?;
-            let mut missing = length;
-            while let Some(chunk) = chunks.message().await.map_err(std::io::Error::other)? {
-                missing = missing
-                    .checked_sub(chunk.data.len() as u64)
-                    .ok_or_else(|| std::io::Error::other("more data than announced"))?;
-                file.write_all(&chunk.data).await?;
-            }
-            if missing > 0 {
-                return Err(std::io::Error::other("cut off"));
-            }
-            file.sync_all().await?;
-            drop(file);
-            std::fs::File::open(&path)
-        };
-        let installed = match received.await {
-            Err(error) => Err(unavailable(format!("snapshot not received: {error}"))),
-            Ok(file) => {
-                let snapshot = SnapshotFile { path: path.clone(), file: file.into() };
-                let snapshot: SnapshotOf<TypeConfig, SnapshotFile> = Snapshot { meta, snapshot };
-                self.raft.install_full_snapshot(vote, snapshot).await.map_err(unavailable)
-            }
-        };
-        // Installed, it has another name by now.
-        drop(tokio::fs::remove_file(&path).await);
+        let chunks = chunks.map(|chunk| chunk.map(|chunk| chunk.data).map_err(std::io::Error::other));
+        let received = self.snapshots.receive(length, chunks).await;
+        let received =
+            received.map_err(|error| unavailable(format!("snapshot not received: {error}")))?;
+        let name = received.name.clone();
+        let snapshot: SnapshotOf<TypeConfig, SnapshotFile> = Snapshot { meta, snapshot: received };
+        let installed = self.raft.install_full_snapshot(vote, snapshot).await.map_err(unavailable);
+        self.snapshots.discard(name).await;
         Ok(Response::new(answer(&installed?)?))
     }
 }

@@ -38,6 +38,11 @@ pub fn entry_key(index: u64, part: u16) -> EntryKey {
     key
 }
 
+/// Above every mark.
+pub fn marks_end() -> [u8; 1] {
+    [MARKS[0] + 1]
+}
+
 /// Above every entry's key.
 pub fn entries_end() -> [u8; 1] {
     [ENTRY + 1]

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::store::database::Database;
 use crate::store::keys::crc;
 use crate::store::{damaged, keys};
 
@@ -57,18 +58,18 @@ impl Manifest {
     }
 
     /// Reads it, and compares the marks that are there.
-    pub fn load(database: &sled::Db) -> io::Result<Manifest> {
+    pub fn load(database: &dyn Database) -> io::Result<Manifest> {
         let Some(sealed) = database.get(MANIFEST)? else {
             return Err(damaged("it has lost its manifest"));
         };
         let manifest: Manifest = keys::unseal(MANIFEST, &sealed)?;
         let mut found = BTreeMap::new();
-        for item in database.scan_prefix(keys::MARKS) {
-            let (name, sealed) = item?;
+        database.scan(keys::MARKS, &keys::marks_end(), &mut |name, sealed| {
             if name != MANIFEST {
-                found.insert(name.to_vec(), crc(&[&sealed]));
+                found.insert(name.to_vec(), crc(&[sealed]));
             }
-        }
+            Ok(true)
+        })?;
         if found != manifest.marks {
             return Err(damaged("its marks are not those that were written last"));
         }

@@ -1,13 +1,15 @@
-//! Log, vote and marks on sled. A small cache in front keeps the tail of the log, so replication and
+//! Log, vote and marks in a database. A small cache in front keeps the tail of the log, so replication and
 //! application rarely read the disk; one writer thread makes everything durable.
 
+pub(crate) mod database;
+mod disk;
 mod guard;
 pub(crate) mod keys;
 mod log;
 pub(crate) mod manifest;
 mod memory;
-mod open;
-mod writer;
+pub(crate) mod open;
+pub(crate) mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -16,23 +18,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use openraft::entry::RaftEntry as _;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::{Identity, VoterId};
 use crate::error::OpenError;
 use crate::recovery::Recovered;
+use crate::store::database::Database;
 use crate::store::memory::Memory;
 use crate::store::writer::Job;
 use crate::type_config::{Entry, LogId, Vote};
 
 pub(crate) use keys::crc;
-pub(crate) use open::CREATED_MARK;
+pub(crate) use disk::CREATED_MARK;
 
 /// One voter's store. Clones share it; it is closed once, for all of them.
 #[derive(Clone)]
@@ -44,8 +46,8 @@ struct Shared {
     path: PathBuf,
     memory: RwLock<Memory>,
     /// `None` after [`Store::close`]: the directory is free for another owner, whoever still holds a clone.
-    database: RwLock<Option<sled::Db>>,
-    queue: Mutex<Option<mpsc::Sender<Job>>>,
+    database: RwLock<Option<Arc<dyn Database>>>,
+    queue: Mutex<Option<mpsc::UnboundedSender<Job>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// First index that is not known to be on disk.
     durable_end: Arc<AtomicU64>,
@@ -157,7 +159,7 @@ impl Store {
         {
             tracing::error!(path = %self.shared.path.display(), "the quorum's writer thread panicked");
         }
-        guard::close(self.shared.database.write().take());
+        drop(self.shared.database.write().take());
     }
 
     async fn put(&self, name: &'static [u8], value: &impl Serialize) -> io::Result<()> {
@@ -184,6 +186,6 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the quorum's store is closed")
 }
 
-fn damaged(reason: impl Into<String>) -> io::Error {
+pub(crate) fn damaged(reason: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason.into())
 }

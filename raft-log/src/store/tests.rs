@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use openraft::entry::RaftEntry as _;
 use openraft::impls::leader_id_std::LeaderId;
-use openraft::storage::{RaftLogReader as _, RaftLogStorage as _, RaftLogStorageExt as _};
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::vote::RaftLeaderId as _;
 use openraft::{EntryPayload, StorageError};
@@ -80,7 +79,7 @@ fn entry(term: u64, index: u64, bytes: usize) -> Entry {
 }
 
 async fn read(store: &mut Store) -> Vec<Entry> {
-    store.try_get_log_entries(..).await.unwrap()
+    store.read(0, u64::MAX).unwrap()
 }
 
 /// The directory as it would be found after the process was killed now.
@@ -106,23 +105,23 @@ fn copy_directory(from: &Path, to: &Path) {
 #[tokio::test]
 async fn what_was_acknowledged_survives_a_kill() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
+    let store = open(directory.path()).unwrap();
     let vote = Vote::new(3, VoterId::from(1));
-    store.save_vote(&vote).await.unwrap();
+    store.write_vote(&vote).await.unwrap();
     store.save_founding(vec![VoterId::from(1), VoterId::from(2)]).await.unwrap();
     let mut expected = Vec::new();
     for index in 0..200 {
         // Some span several parts.
         let next = entry(3, index, if index % 50 == 7 { 300_000 } else { index as usize });
         expected.push(next.clone());
-        store.blocking_append([next]).await.unwrap();
+        store.write_durably([next]).await.unwrap();
     }
-    store.save_committed(Some(log_id(3, 150))).await.unwrap();
-    store.truncate_after(Some(log_id(3, 189))).await.unwrap();
+    store.note_committed(Some(log_id(3, 150))).unwrap();
+    store.cut_after(Some(log_id(3, 189))).await.unwrap();
     expected.truncate(190);
-    store.blocking_append([entry(4, 190, 5)]).await.unwrap();
+    store.write_durably([entry(4, 190, 5)]).await.unwrap();
     expected.push(entry(4, 190, 5));
-    store.purge(log_id(3, 19)).await.unwrap();
+    store.drop_upto(log_id(3, 19)).await.unwrap();
     expected.drain(..20);
 
     let copy = killed(directory.path());
@@ -130,14 +129,12 @@ async fn what_was_acknowledged_survives_a_kill() {
     for round in ["after a kill", "after a clean stop"] {
         let mut store = open(copy.path()).unwrap();
         assert_eq!(read(&mut store).await, expected, "{round}");
-        assert_eq!(store.read_vote().await.unwrap(), Some(vote), "{round}");
-        assert_eq!(store.read_committed().await.unwrap(), Some(log_id(3, 150)), "{round}");
+        assert_eq!(store.vote(), Some(vote), "{round}");
+        assert_eq!(store.committed(), Some(log_id(3, 150)), "{round}");
         assert_eq!(store.founding().len(), 2, "{round}");
-        let state = store.get_log_state().await.unwrap();
-        assert_eq!(state.last_purged_log_id, Some(log_id(3, 19)), "{round}");
-        assert_eq!(state.last_log_id, Some(log_id(4, 190)), "{round}");
+        assert_eq!(store.ends(), (Some(log_id(3, 19)), Some(log_id(4, 190))), "{round}");
         store.close();
-        assert!(store.save_vote(&vote).await.is_err());
+        assert!(store.write_vote(&vote).await.is_err());
     }
 }
 
@@ -147,12 +144,12 @@ async fn old_entries_are_read_from_the_disk() {
     let mut store = open(directory.path()).unwrap();
     let expected: Vec<Entry> = (0..60).map(|index| entry(1, index, 1 << 20)).collect();
     for next in &expected {
-        store.blocking_append([next.clone()]).await.unwrap();
+        store.write_durably([next.clone()]).await.unwrap();
     }
     assert!(store.shared.memory.read().tail_index() > 10, "the cache is bounded");
     assert_eq!(read(&mut store).await, expected);
-    assert_eq!(store.try_get_log_entries(5..12).await.unwrap(), expected[5..12]);
-    assert_eq!(store.limited_get_log_entries(3, 60).await.unwrap(), expected[3..4], "a batch is bounded");
+    assert_eq!(store.read(5, 12).unwrap(), expected[5..12]);
+    assert_eq!(store.read_for_replication(3, 60).unwrap(), expected[3..4], "a batch is bounded");
 }
 
 fn database(directory: &Path) -> PathBuf {
@@ -162,9 +159,9 @@ fn database(directory: &Path) -> PathBuf {
 #[tokio::test]
 async fn a_damaged_store_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
-    store.save_vote(&Vote::new(1, VoterId::from(1))).await.unwrap();
-    store.blocking_append((0..10).map(|index| entry(1, index, 100_000))).await.unwrap();
+    let store = open(directory.path()).unwrap();
+    store.write_vote(&Vote::new(1, VoterId::from(1))).await.unwrap();
+    store.write_durably((0..10).map(|index| entry(1, index, 100_000))).await.unwrap();
     store.close();
 
     type Damage = fn(&sled::Db);
@@ -216,15 +213,15 @@ fn flip(database: &sled::Db, key: &[u8], position: usize) {
 #[tokio::test]
 async fn a_log_that_lacks_committed_entries_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
-    store.blocking_append((0..10).map(|index| entry(1, index, 1))).await.unwrap();
-    store.save_committed(Some(log_id(1, 9))).await.unwrap();
+    let store = open(directory.path()).unwrap();
+    store.write_durably((0..10).map(|index| entry(1, index, 1))).await.unwrap();
+    store.note_committed(Some(log_id(1, 9))).unwrap();
     store.check_complete(None).unwrap();
-    store.truncate_after(Some(log_id(1, 7))).await.unwrap();
+    store.cut_after(Some(log_id(1, 7))).await.unwrap();
     store.check_complete(None).unwrap_err();
     store.check_complete(Some(log_id(1, 9))).unwrap();
-    store.purge(log_id(1, 3)).await.unwrap();
-    store.save_committed(Some(log_id(1, 7))).await.unwrap();
+    store.drop_upto(log_id(1, 3)).await.unwrap();
+    store.note_committed(Some(log_id(1, 7))).unwrap();
     store.check_complete(None).unwrap_err();
     store.check_complete(Some(log_id(1, 3))).unwrap();
 }

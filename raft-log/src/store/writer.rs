@@ -2,30 +2,28 @@
 //! once and only then calls back. Vote, entries, truncation and purge go through the same queue:
 //! their order is a safety rule of the consensus.
 
-use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
 
 use common::fault;
-use openraft::storage::IOFlushed;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::crash;
-use crate::store::guard::{self, guarded};
+use crate::store::database::{Batch, Database};
 use crate::store::keys::{self, EntryKey};
-use crate::store::manifest::{MANIFEST, Manifest, Watermark};
-use crate::type_config::TypeConfig;
+use crate::store::manifest::{MANIFEST, Manifest};
 
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Tells openraft, on whatever runtime it runs.
+pub type Flushed = Box<dyn FnOnce(io::Result<()>) + Send>;
 
 pub enum Job {
     Append {
         writes: Vec<(EntryKey, Vec<u8>)>,
         first_index: u64,
         end_index: u64,
-        done: IOFlushed<TypeConfig>,
+        done: Flushed,
     },
     Put {
         name: &'static [u8],
@@ -59,68 +57,78 @@ pub enum Job {
 }
 
 enum Done {
-    Append { end_index: u64, done: IOFlushed<TypeConfig> },
+    Append { end_index: u64, done: Flushed },
     Waiter(oneshot::Sender<io::Result<()>>),
 }
 
+/// Written, not durable yet.
+pub struct Written {
+    dones: Vec<Done>,
+    result: io::Result<()>,
+}
+
 pub struct Writer {
-    database: sled::Db,
-    /// sled's own file, opened a second time: its `flush` does not reach the disk on Linux.
-    file: File,
+    database: Arc<dyn Database>,
     durable_end: Arc<AtomicU64>,
     failure: watch::Sender<Option<String>>,
     manifest: Manifest,
-    watermark: Watermark,
-    batch: sled::Batch,
+    batch: Batch,
     batch_bytes: usize,
-    /// Written to sled since the last sync.
+    /// Written to the database since the last sync.
     dirty: bool,
 }
 
 impl Writer {
     pub fn new(
-        database: sled::Db,
-        file: File,
+        database: Arc<dyn Database>,
         durable_end: Arc<AtomicU64>,
         failure: watch::Sender<Option<String>>,
-        (manifest, watermark): (Manifest, Watermark),
+        manifest: Manifest,
     ) -> Writer {
         Writer {
             database,
-            file,
             durable_end,
             failure,
             manifest,
-            watermark,
-            batch: sled::Batch::default(),
+            batch: Batch::default(),
             batch_bytes: 0,
             dirty: false,
         }
     }
 
     /// Works until all senders of the queue are gone.
-    pub fn run(mut self, queue: &Receiver<Job>) {
-        while let Ok(job) = queue.recv() {
-            let mut dones = Vec::new();
-            let result = guarded(|| self.round(job, queue, &mut dones));
-            self.call_back(dones, result);
+    pub fn run(mut self, queue: &mut mpsc::UnboundedReceiver<Job>) {
+        while let Some(job) = queue.blocking_recv() {
+            let written = self.write_all(job, || queue.try_recv().ok());
+            self.settle(written);
         }
-        if self.dirty && self.failure.borrow().is_none() {
-            let result = guarded(|| self.sync());
-            self.call_back(Vec::new(), result);
-        }
-        guard::close(Some(self.database));
+        self.end();
     }
 
-    fn round(&mut self, job: Job, queue: &Receiver<Job>, dones: &mut Vec<Done>) -> io::Result<()> {
-        self.take(job, dones)?;
-        while self.batch_bytes < BATCH_BYTES {
-            let Ok(job) = queue.try_recv() else { break };
-            self.take(job, dones)?;
+    /// Writes a job and, with it, what `next` has ready.
+    pub fn write_all(&mut self, job: Job, mut next: impl FnMut() -> Option<Job>) -> Written {
+        let mut dones = Vec::new();
+        let mut result = self.take(job, &mut dones);
+        while result.is_ok() && self.batch_bytes < BATCH_BYTES {
+            let Some(job) = next() else { break };
+            result = self.take(job, &mut dones);
         }
-        self.write()?;
+        Written { dones, result: result.and_then(|()| self.write()) }
+    }
+
+    /// Makes it durable and only then calls back.
+    pub fn settle(&mut self, written: Written) {
+        let Written { dones, result } = written;
         // A batch of lazy marks alone waits for company.
-        if dones.is_empty() { Ok(()) } else { self.sync() }
+        let result = result.and_then(|()| if dones.is_empty() { Ok(()) } else { self.sync() });
+        self.call_back(dones, result);
+    }
+
+    fn end(mut self) {
+        if self.dirty && self.failure.borrow().is_none() {
+            let result = self.sync();
+            self.call_back(Vec::new(), result);
+        }
     }
 
     fn take(&mut self, job: Job, dones: &mut Vec<Done>) -> io::Result<()> {
@@ -130,7 +138,7 @@ impl Writer {
                 dones.push(Done::Append { end_index, done });
                 for (key, value) in writes {
                     self.batch_bytes += value.len();
-                    self.batch.insert(&key, value);
+                    self.batch.put_entry(key, value);
                 }
                 Ok(())
             }
@@ -138,13 +146,13 @@ impl Writer {
                 dones.push(Done::Waiter(done));
                 self.manifest.put(name, &value);
                 self.batch_bytes += value.len();
-                self.batch.insert(name, value);
+                self.batch.put(name, value);
                 Ok(())
             }
             Job::PutLazily { name, value } => {
                 self.manifest.put(name, &value);
                 self.batch_bytes += value.len();
-                self.batch.insert(name, value);
+                self.batch.put(name, value);
                 Ok(())
             }
             Job::Together { marks, writes, first_index, end_index, done } => {
@@ -152,10 +160,10 @@ impl Writer {
                 self.manifest.appended(first_index, end_index);
                 for (name, value) in marks {
                     self.manifest.put(name, &value);
-                    self.batch.insert(name, value);
+                    self.batch.put(name, value);
                 }
                 for (key, value) in writes {
-                    self.batch.insert(&key, value);
+                    self.batch.put_entry(key, value);
                 }
                 Ok(())
             }
@@ -170,7 +178,7 @@ impl Writer {
                 self.remove(0, below)?;
                 self.manifest.purged(below);
                 self.manifest.put(keys::PURGED, &mark);
-                self.batch.insert(keys::PURGED, mark);
+                self.batch.put(keys::PURGED, mark);
                 Ok(())
             }
         }
@@ -179,15 +187,15 @@ impl Writer {
     fn remove(&mut self, from: u64, below: u64) -> io::Result<()> {
         // The scan must see what came before it in the queue.
         self.write()?;
-        let start = keys::entry_key(from, 0);
-        for key in self.database.range(start.as_slice()..keys::entries_end().as_slice()).keys() {
-            let key = key?;
-            if keys::parse_entry_key(&key)?.0 >= below {
-                break;
+        let batch = &mut self.batch;
+        self.database.scan(&keys::entry_key(from, 0), &keys::entries_end(), &mut |key, _| {
+            let (index, part) = keys::parse_entry_key(key)?;
+            if index >= below {
+                return Ok(false);
             }
-            self.batch.remove(key);
-        }
-        Ok(())
+            batch.remove_entry(keys::entry_key(index, part));
+            Ok(true)
+        })
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -198,21 +206,13 @@ impl Writer {
         self.dirty = true;
         self.batch_bytes = 0;
         self.manifest.number += 1;
-        self.batch.insert(MANIFEST, keys::seal(MANIFEST, &self.manifest)?);
-        crash::point();
-        Ok(self.database.apply_batch(std::mem::take(&mut self.batch))?)
+        self.batch.put(MANIFEST, keys::seal(MANIFEST, &self.manifest)?);
+        self.database.apply(std::mem::take(&mut self.batch))
     }
 
-    /// The only durable write: sled's flush alone is safe against a crash of the process, not of the
-    /// machine.
     fn sync(&mut self) -> io::Result<()> {
         fault::point_blocking("quorum.sync", "");
-        crash::point();
-        self.database.flush()?;
-        crash::point();
-        self.file.sync_data()?;
-        crash::point();
-        self.watermark.write(self.manifest.number)?;
+        self.database.sync(self.manifest.number)?;
         self.dirty = false;
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Writer {
                     if result.is_ok() {
                         self.durable_end.store(end_index, Ordering::Release);
                     }
-                    done.io_completed(result);
+                    done(result);
                 }
                 // Whoever asked may have gone.
                 Done::Waiter(waiter) => drop(waiter.send(result)),

@@ -1,5 +1,9 @@
-//! `simulate`: runs seeds of the deterministic simulation, prints each seed that fails and how to replay
-//! it, and with `--mutations` shows that it finds each safety rule that is taken out.
+//! `simulate`: runs seeds of the deterministic simulations, of the machines and of the quorum, prints each
+//! seed that fails and how to replay it, and with `--mutations` shows that they find each safety rule that
+//! is taken out.
+
+#[path = "simulate/quorum.rs"]
+mod quorum;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -35,6 +39,12 @@ struct Options {
     mutations: bool,
     #[arg(long, default_value_t = 2)]
     jobs: usize,
+    /// How many seeds of the quorum, after the others.
+    #[arg(long, default_value_t = 500)]
+    quorum_seeds: u64,
+    /// Only this one of the quorum.
+    #[arg(long)]
+    quorum_seed: Option<u64>,
 }
 
 #[derive(Default)]
@@ -48,6 +58,12 @@ struct Totals {
 #[allow(clippy::print_stdout)] // what it finds is its output
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
+    if let Some(seed) = options.quorum_seed {
+        return quorum::replay(seed, options.mutation.as_deref(), options.trace);
+    }
+    if let Some(mutation) = options.mutation.as_deref().and_then(quorum::mutation) {
+        return quorum::search(options.quorum_seeds, options.jobs, Some(mutation));
+    }
     let mutation = match &options.mutation {
         Some(name) => Some(Mutation::named(name).ok_or_else(|| anyhow::anyhow!("no mutation '{name}'"))?),
         None => None,
@@ -76,7 +92,8 @@ fn main() -> anyhow::Result<()> {
         );
     }
     anyhow::ensure!(failed.is_empty(), "{} seeds failed", failed.len());
-    Ok(())
+    drop(failed);
+    quorum::search(options.quorum_seeds, options.jobs, mutation.and(None))
 }
 
 fn describe(outcome: &Outcome) -> String {
@@ -110,8 +127,9 @@ fn find_mutations(options: &Options) -> anyhow::Result<()> {
             }
         }
     }
+    missed.extend(quorum::find_mutations(options.quorum_seeds, options.jobs)?);
     anyhow::ensure!(missed.is_empty(), "not found: {}", missed.join(", "));
-    println!("all {} mutations found", Mutation::ALL.len());
+    println!("all {} mutations found", Mutation::ALL.len() + quorum::mutations());
     Ok(())
 }
 
