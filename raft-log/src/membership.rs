@@ -200,6 +200,15 @@ impl<C: Types> Changer<C> {
         self.change((turn, Some(operation)), ChangeMembers::ReplaceAllVoters(left), deadline).await
     }
 
+    /// Asks another voter to lead. The leader itself goes on as it is: openraft would take nothing more from
+    /// anybody until the next leader is there, and that one never comes.
+    pub async fn begin_hand_over(&self, next: VoterId) -> Result<(), MembershipError> {
+        if next == self.me {
+            return Ok(());
+        }
+        self.raft.trigger().transfer_leader(next).await.map_err(|_| MembershipError::Shutdown)
+    }
+
     async fn hand_over(
         &self,
         view: &View,
@@ -210,7 +219,7 @@ impl<C: Types> Changer<C> {
         let next = answering.min_by_key(|voter| view.lag.get(voter).copied().unwrap_or(u64::MAX));
         let next = *next.ok_or(MembershipError::NotHandedOver)?;
         tracing::info!(to = %next, "the leader is to be removed: leadership is handed over");
-        self.raft.trigger().transfer_leader(next).await.map_err(|_| MembershipError::Shutdown)?;
+        self.begin_hand_over(next).await?;
         let limit = deadline.min(C::now() + self.silence * 2);
         let wait = self.raft.wait(Some(limit.saturating_duration_since(C::now())));
         match wait.metrics(|metrics| metrics.current_leader == Some(next), "hand over").await {

@@ -99,7 +99,8 @@ impl RaftLog {
         let (leadership_sender, leadership) = watch::channel(Leadership::default());
         let members = peers.clone();
         let set_members = move |all| members.set_members(all);
-        let following = leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), set_members);
+        let following =
+            leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), set_members);
         let (appends, queue) = mpsc::unbounded_channel();
         let mut tasks = vec![tokio::spawn(following), tokio::spawn(write(raft.clone(), queue))];
         if store.has_log() {
@@ -266,11 +267,7 @@ impl RaftLog {
         }
         let target = raft.voter_ids().find(|voter| voter.node_id == node_id);
         let target = target.ok_or(RaftLogError::NotAVoter(node_id))?;
-        // openraft would take no more writes until another one leads.
-        if target == self.voter() {
-            return Ok(());
-        }
-        raft.trigger().transfer_leader(target).await.map_err(|_| RaftLogError::Shutdown)?;
+        self.inner.changer.begin_hand_over(target).await.map_err(|_| RaftLogError::Shutdown)?;
         let wait = raft.wait(Some(self.inner.election_timeout * 4));
         let moved = wait.metrics(|metrics| metrics.current_leader == Some(target), "transfer").await;
         moved.map(drop).map_err(|_| RaftLogError::TimedOut)

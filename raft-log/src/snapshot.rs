@@ -67,12 +67,7 @@ impl Snapshots {
                 Some((meta, SnapshotFile { name, contents }))
             }
         };
-        Ok(Snapshots {
-            files,
-            store,
-            next_temporary: Arc::default(),
-            current: Arc::new(Mutex::new(current)),
-        })
+        Ok(Snapshots { files, store, next_temporary: Arc::default(), current: Arc::new(Mutex::new(current)) })
     }
 
     pub fn current(&self) -> Option<(SnapshotMeta, SnapshotFile)> {
@@ -130,8 +125,18 @@ impl Snapshots {
         drop(self.blocking(move |files| files.remove(&name)).await);
     }
 
+    /// Makes a snapshot that was read the current one: the file that was received, or a new one where it is
+    /// not in this directory.
+    pub async fn take_in(&self, meta: SnapshotMeta, name: String, data: Vec<u8>) -> io::Result<SnapshotFile> {
+        let file = name.clone();
+        if self.blocking(move |files| files.open(&file)).await.is_ok() {
+            return self.adopt(meta, name).await;
+        }
+        self.save(meta, Box::new(move || data)).await
+    }
+
     /// Makes a complete file the current snapshot, unless there is a newer one by now.
-    pub async fn adopt(&self, meta: SnapshotMeta, temporary: String) -> io::Result<SnapshotFile> {
+    async fn adopt(&self, meta: SnapshotMeta, temporary: String) -> io::Result<SnapshotFile> {
         let position = meta.last_log_id.map_or_else(
             || "empty".to_owned(),
             |log_id| format!("{:020}-{:020}", log_id.index(), **log_id.committed_leader_id()),

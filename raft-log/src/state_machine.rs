@@ -85,16 +85,14 @@ impl<C: Types> RaftStateMachine<C> for StateMachine {
         }
         let known = self.snapshots.current().is_some_and(|(_, current)| current.name == snapshot.name);
         if !known {
-            self.snapshots.adopt(meta.clone(), snapshot.name).await?;
+            self.snapshots.take_in(meta.clone(), snapshot.name, data).await?;
         }
         self.membership = meta.last_membership.clone();
         self.applied.send_replace(meta.last_log_id);
         Ok(())
     }
 
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> io::Result<Option<alias::SnapshotOf<C, SnapshotFile>>> {
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<alias::SnapshotOf<C, SnapshotFile>>> {
         Ok(self.snapshots.current().map(|(meta, snapshot)| Snapshot { meta, snapshot }))
     }
 }

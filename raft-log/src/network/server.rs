@@ -109,10 +109,7 @@ impl QuorumService {
 }
 
 /// Not a voter of ours under a new directory, which has forgotten whom it voted for.
-pub(crate) fn check_directory(
-    sender: VoterId,
-    voters: impl Iterator<Item = VoterId>,
-) -> Result<(), Status> {
+pub(crate) fn check_directory(sender: VoterId, voters: impl Iterator<Item = VoterId>) -> Result<(), Status> {
     let mut others = voters.filter(|voter| voter.node_id == sender.node_id);
     match others.next() {
         Some(known) if known != sender && !others.any(|other| other == sender) => {
@@ -253,8 +250,7 @@ impl RaftService for QuorumService {
         check_vote(sender, &vote)?;
         let chunks = chunks.map(|chunk| chunk.map(|chunk| chunk.data).map_err(std::io::Error::other));
         let received = self.snapshots.receive(length, chunks).await;
-        let received =
-            received.map_err(|error| unavailable(format!("snapshot not received: {error}")))?;
+        let received = received.map_err(|error| unavailable(format!("snapshot not received: {error}")))?;
         let name = received.name.clone();
         let snapshot: SnapshotOf<TypeConfig, SnapshotFile> = Snapshot { meta, snapshot: received };
         let installed = self.raft.install_full_snapshot(vote, snapshot).await.map_err(unavailable);

@@ -18,9 +18,9 @@ use super::random::Random;
 use super::runtime::Sleep;
 use crate::config::VoterId;
 use crate::files::{Contents, Files};
+use crate::store::damaged;
 use crate::store::database::{Batch, Database, Key, Visit};
 use crate::store::keys::{self, EntryDecoder};
-use crate::store::damaged;
 use crate::type_config::Vote;
 
 /// Clones are the same disk.

@@ -165,7 +165,8 @@ impl Executor {
             let mixed = (self.digest.get() ^ number ^ self.now_ns.get().rotate_left(17)).rotate_left(5);
             self.digest.set(mixed.wrapping_mul(0x0100_0000_01b3));
             // What is due by now may compete with what was ready before.
-            while self.timers.borrow().first_key_value().is_some_and(|((at, _), _)| *at <= self.now_ns.get()) {
+            while self.timers.borrow().first_key_value().is_some_and(|((at, _), _)| *at <= self.now_ns.get())
+            {
                 self.fire();
             }
             return Some(number);

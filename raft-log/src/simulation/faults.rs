@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::executor::{self, WORLD};
+use super::mutation::Mutation;
+use super::oracle::name;
 use super::runtime::{Sleep, spawn_as};
 use super::world::World;
 
@@ -109,8 +111,15 @@ fn transfer(world: &World, node: u64) {
     let Some(leader) = world.leader() else { return };
     let Some(target) = leader.raft.voter_ids().find(|voter| voter.node_id == node) else { return };
     world.oracle.count(|counts| counts.transfers += 1);
-    world.oracle.trace(|| format!("leadership goes to {target}"));
-    later(async move { drop(leader.raft.trigger().transfer_leader(target).await) });
+    world.oracle.trace(|| format!("leadership goes to {}", name(target)));
+    let unchecked = world.oracle.mutation() == Some(Mutation::HandedToItself);
+    later(async move {
+        if unchecked {
+            drop(leader.raft.trigger().transfer_leader(target).await);
+        } else {
+            drop(leader.changer.begin_hand_over(target).await);
+        }
+    });
 }
 
 /// A node whose disk has failed ends, as the product does, and starts anew. For anything else there is no
@@ -126,7 +135,7 @@ pub fn tend(world: &World) {
             life.raft.metrics().borrow_watched().running_state.clone().err()
         };
         if let Some(fatal) = fatal {
-            world.oracle.violate("a voter goes on", format!("{}: {fatal}", life.voter));
+            world.oracle.violate("a voter goes on", format!("{}: {fatal}", name(life.voter)));
         }
     }
 }

@@ -12,11 +12,11 @@ use openraft::vote::RaftLeaderId as _;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::{Simulated, executor};
 use super::node::Life;
 use super::oracle::position;
 use super::runtime::spawn_as;
 use super::world::World;
+use super::{Simulated, executor};
 use crate::config::VoterId;
 use crate::network::server::{check_directory, check_vote};
 use crate::network::{decode, encode};
@@ -118,7 +118,8 @@ async fn handle(world: &World, life: &Life, sender: VoterId, incoming: Incoming)
             check(sender, &vote)?;
             let received = life.snapshots.receive(length, stream_of(chunks).map(Ok)).await.map_err(text)?;
             let name = received.name.clone();
-            let installed = life.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: received }).await;
+            let installed =
+                life.raft.install_full_snapshot(vote, Snapshot { meta, snapshot: received }).await;
             life.snapshots.discard(name).await;
             answer(&installed.map_err(text)?)
         }

@@ -7,7 +7,7 @@ use openraft::entry::RaftEntry as _;
 use parking_lot::Mutex;
 
 use super::mutation::Mutation;
-use super::oracle::{Oracle, position};
+use super::oracle::{Oracle, name, position};
 use crate::config::VoterId;
 use crate::leadership::Leadership;
 use crate::listener::{Listener, SnapshotWork};
@@ -34,7 +34,8 @@ pub struct State {
 
 impl State {
     fn after(self, index: u64, term: u64, crc: u32) -> State {
-        let mixed = (self.digest ^ index ^ term.rotate_left(20) ^ u64::from(crc).rotate_left(32)).wrapping_add(1);
+        let mixed =
+            (self.digest ^ index ^ term.rotate_left(20) ^ u64::from(crc).rotate_left(32)).wrapping_add(1);
         State { index, digest: (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) }
     }
 
@@ -55,7 +56,7 @@ impl Listener for Machine {
     fn commit(&self, index: u64, term: u64, payload: Bytes) {
         let mut state = self.state.lock();
         if index <= state.index {
-            let detail = format!("{} applies {index} after {}", self.voter, state.index);
+            let detail = format!("{} applies {index} after {}", name(self.voter), state.index);
             self.oracle.violate("payloads come in order", detail);
         }
         let crc = crc(&[&payload]);
@@ -68,7 +69,7 @@ impl Listener for Machine {
         self.oracle.loaded(self.voter, index, loaded.index, loaded.digest);
         let mut state = self.state.lock();
         if state.index > index {
-            let detail = format!("{} goes back from {} to {index}", self.voter, state.index);
+            let detail = format!("{} goes back from {} to {index}", name(self.voter), state.index);
             self.oracle.violate("payloads come in order", detail);
         }
         *state = loaded;
@@ -91,13 +92,17 @@ impl Listener for Machine {
     }
 
     fn leader_change(&self, leadership: Leadership) {
-        if leadership.is_leader && std::mem::replace(&mut *self.led.lock(), leadership.term) != leadership.term {
+        if leadership.is_leader
+            && std::mem::replace(&mut *self.led.lock(), leadership.term) != leadership.term
+        {
             match self.store.read(0, u64::MAX) {
                 Ok(entries) => {
                     let log: Vec<_> = entries.iter().map(|entry| position(&entry.log_id())).collect();
                     self.oracle.leads(self.voter, leadership.term, &log, self.store.first_index());
                 }
-                Err(error) => self.oracle.violate("a log can be read", format!("{}: {error}", self.voter)),
+                Err(error) => {
+                    self.oracle.violate("a log can be read", format!("{}: {error}", name(self.voter)))
+                }
             }
         }
         if leadership.ready {

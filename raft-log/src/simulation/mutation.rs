@@ -12,10 +12,10 @@ pub enum Mutation {
     TruncationNotAwaited,
     SnapshotMarkNotDurable,
     SnapshotNameNotSynced,
-    PurgeNotDurable,
     WipedVoterKeepsItsId,
     SnapshotOfALaterState,
     LeaderRestored,
+    HandedToItself,
 }
 
 impl Mutation {
@@ -28,6 +28,7 @@ impl Mutation {
         Mutation::WipedVoterKeepsItsId,
         Mutation::SnapshotOfALaterState,
         Mutation::LeaderRestored,
+        Mutation::HandedToItself,
     ];
 
     pub fn name(self) -> &'static str {
@@ -37,10 +38,10 @@ impl Mutation {
             Mutation::TruncationNotAwaited => "quorum-truncation-late",
             Mutation::SnapshotMarkNotDurable => "quorum-snapshot-mark",
             Mutation::SnapshotNameNotSynced => "quorum-snapshot-name",
-            Mutation::PurgeNotDurable => "quorum-purge-not-durable",
             Mutation::WipedVoterKeepsItsId => "quorum-wiped-keeps-id",
             Mutation::SnapshotOfALaterState => "quorum-snapshot-later",
             Mutation::LeaderRestored => "quorum-leader-restored",
+            Mutation::HandedToItself => "quorum-handed-to-itself",
         }
     }
 
@@ -50,12 +51,14 @@ impl Mutation {
             Mutation::VoteNotDurable => "a vote is durable before it is answered",
             Mutation::AppendNotDurable => "entries are durable before they are acknowledged",
             Mutation::TruncationNotAwaited => "a truncation is done before entries are appended after it",
-            Mutation::SnapshotMarkNotDurable => "a snapshot counts durably before the one before it is removed",
+            Mutation::SnapshotMarkNotDurable => {
+                "a snapshot counts durably before the one before it is removed"
+            }
             Mutation::SnapshotNameNotSynced => "a snapshot's name is durable before it counts",
-            Mutation::PurgeNotDurable => "a purge is durable before it is done",
             Mutation::WipedVoterKeepsItsId => "a voter with an empty disk is not the old voter",
             Mutation::SnapshotOfALaterState => "a snapshot holds the state of its last entry",
             Mutation::LeaderRestored => "a leader that starts anew does not go on in its old term",
+            Mutation::HandedToItself => "a leader is not asked to hand over to itself",
         }
     }
 
@@ -75,11 +78,10 @@ pub fn tamper(mutation: Option<Mutation>, job: Job, held: &mut Option<Job>) -> V
         (Some(Mutation::VoteNotDurable), Job::Put { name, value, done }) if name == keys::VOTE => {
             Job::Put { name, value, done: answered(done) }
         }
-        (Some(Mutation::SnapshotMarkNotDurable), Job::Put { name, value, done }) if name == keys::SNAPSHOT => {
+        (Some(Mutation::SnapshotMarkNotDurable), Job::Put { name, value, done })
+            if name == keys::SNAPSHOT =>
+        {
             Job::Put { name, value, done: answered(done) }
-        }
-        (Some(Mutation::PurgeNotDurable), Job::Purge { below, mark, done }) => {
-            Job::Purge { below, mark, done: answered(done) }
         }
         (Some(Mutation::TruncationNotAwaited), Job::Truncate { from, done }) => {
             *held = Some(Job::Truncate { from, done: answered(done) });

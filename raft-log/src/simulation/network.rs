@@ -15,19 +15,19 @@ use openraft::network::{
     RaftNetworkFactory,
 };
 use openraft::raft::{
-    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse,
-    VoteRequest, VoteResponse,
+    AppendEntriesRequest, SnapshotResponse, StreamAppendResult, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, alias};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Simulated;
 use super::executor;
 use super::handler::{self, Incoming, Request};
 use super::runtime::{SimulatedRuntime, Sleep, spawn_as};
 use super::world::World;
-use super::Simulated;
 use crate::config::VoterId;
 use crate::network::{decode, encode};
 use crate::snapshot::SnapshotFile;
@@ -93,7 +93,8 @@ impl Peer {
             self.travel(self.target, self.me).await;
             decode(&answer).map_err(|error| error.to_string())
         };
-        let answer = SimulatedRuntime::timeout(patience, asked).await.map_err(|_| failure("no answer in time"))?;
+        let answer =
+            SimulatedRuntime::timeout(patience, asked).await.map_err(|_| failure("no answer in time"))?;
         answer.map_err(failure)
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use openraft::async_runtime::{AsyncRuntime as _, WatchReceiver as _};
 use openraft::ServerState;
+use openraft::async_runtime::{AsyncRuntime as _, WatchReceiver as _};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
@@ -62,7 +62,8 @@ pub async fn open(world: &World, owner: Owner, disk: Disk) -> Result<Life, OpenE
     let voter = disk.voter;
     let path = PathBuf::from(format!("node-{}", voter.node_id));
     let identity = Identity { cluster_id: "simulated".into(), voter };
-    let damaged = |error: std::io::Error| OpenError::Damaged { path: path.clone(), reason: error.to_string() };
+    let damaged =
+        |error: std::io::Error| OpenError::Damaged { path: path.clone(), reason: error.to_string() };
     check_identity(&path, &disk, &identity, disk.is_used())?;
     let (store, writer, jobs) = open_on(&path, Arc::new(disk.clone()))?;
     drop(SimulatedRuntime::spawn(write(writer, jobs, disk.clone(), world.clone())));

@@ -1,5 +1,6 @@
 //! What has happened, as nobody in the simulation knows it, and the invariants that must hold.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -132,7 +133,11 @@ impl Oracle {
 
     pub fn counts(&self) -> Counts {
         let inner = self.inner.lock();
-        Counts { elections: inner.leaders.len() as u64, commits: inner.committed.len() as u64, ..inner.counts }
+        Counts {
+            elections: inner.leaders.len() as u64,
+            commits: inner.committed.len() as u64,
+            ..inner.counts
+        }
     }
 
     /// A disk is gone for good, and so must be its voter.
@@ -156,7 +161,11 @@ impl Oracle {
         };
         let known = inner.entries.entry(at).or_insert(Known { crc, before, voters });
         if known.crc != crc || (before.is_some() && known.before.is_some() && known.before != before) {
-            let detail = format!("{voter} has at {at:?} after {before:?} what is elsewhere after {:?}", known.before);
+            let detail = format!(
+                "{} has at {at:?} after {before:?} what is elsewhere after {:?}",
+                name(voter),
+                known.before
+            );
             inner.violate("log matching", detail);
             return;
         }
@@ -169,7 +178,7 @@ impl Oracle {
         if let Some(before) = inner.durable_votes.get(&voter)
             && !follows(before, &vote)
         {
-            let detail = format!("{voter} had voted {before}, and now {vote}");
+            let detail = format!("{} had voted {before}, and now {vote}", name(voter));
             inner.violate("a vote is kept", detail);
         }
     }
@@ -183,18 +192,26 @@ impl Oracle {
         let (term, candidate) = (vote.leader_id.term, *vote.leader_id.node_id());
         let inner = &mut *self.inner.lock();
         if inner.gone.contains(&voter) {
-            inner.violate("a wiped voter is not the old one", format!("{voter} votes for {candidate}"));
+            inner.violate(
+                "a wiped voter is not the old one",
+                format!("{} votes for {}", name(voter), name(candidate)),
+            );
         }
         if durable.is_none_or(|durable| !follows(vote, &durable)) {
-            let detail = format!("{voter} votes {vote}, and has stored {durable:?}");
+            let detail = format!("{} votes {vote}, and has stored {durable:?}", name(voter));
             inner.violate("a vote is durable before it is answered", detail);
         }
         let first = *inner.grants.entry((voter, term)).or_insert(candidate);
         if first != candidate {
-            let detail = format!("{voter} votes for {candidate} in term {term}, after {first}");
+            let detail = format!(
+                "{} votes for {} in term {term}, after {}",
+                name(voter),
+                name(candidate),
+                name(first)
+            );
             inner.violate("one vote a term", detail);
         }
-        inner.note(|| format!("{voter} votes for {candidate} in term {term}"));
+        inner.note(|| format!("{} votes for {} in term {term}", name(voter), name(candidate)));
     }
 
     /// Somebody leads, and has this log.
@@ -202,14 +219,17 @@ impl Oracle {
         let inner = &mut *self.inner.lock();
         let first = *inner.leaders.entry(term).or_insert(leader);
         if first != leader {
-            inner.violate("one leader a term", format!("{first} and {leader} lead in term {term}"));
+            inner.violate(
+                "one leader a term",
+                format!("{} and {} lead in term {term}", name(first), name(leader)),
+            );
         }
-        inner.note(|| format!("{leader} leads in term {term}"));
+        inner.note(|| format!("{} leads in term {term}", name(leader)));
         let lost = inner.acknowledged.iter().find(|(index, of_term)| {
             **of_term < term && **index >= log_start && log.binary_search(&(**index, **of_term)).is_err()
         });
         if let Some((index, of_term)) = lost {
-            let detail = format!("{leader} leads in term {term} without {:?}", (index, of_term));
+            let detail = format!("{} leads in term {term} without {:?}", name(leader), (index, of_term));
             inner.violate("a leader has all that was acknowledged", detail);
         }
     }
@@ -219,7 +239,7 @@ impl Oracle {
         let inner = &mut *self.inner.lock();
         let missing = inner.acknowledged.iter().rev().find(|(_, of_term)| **of_term < term);
         if let Some((index, _)) = missing.filter(|(index, _)| **index > applied) {
-            let detail = format!("{leader} is ready in term {term} at {applied}, before {index}");
+            let detail = format!("{} is ready in term {term} at {applied}, before {index}", name(leader));
             inner.violate("a leader decides on all that was acknowledged", detail);
         }
     }
@@ -232,7 +252,8 @@ impl Oracle {
             Some(known) if known == now => {}
             Some(known) => {
                 let detail = format!(
-                    "{voter} applies at {index} a payload of term {term}; elsewhere it is of term {}, after {}",
+                    "{} applies at {index} a payload of term {term}; elsewhere it is of term {}, after {}",
+                    name(voter),
                     known.term,
                     if known.crc == crc { "another state" } else { "whatever state" }
                 );
@@ -241,7 +262,10 @@ impl Oracle {
             None => {
                 let last = inner.committed.last_key_value().map(|(last, _)| *last);
                 if last.is_some_and(|last| last > index) {
-                    inner.violate("state machines are given the same", format!("{voter} applies {index} alone"));
+                    inner.violate(
+                        "state machines are given the same",
+                        format!("{} applies {index} alone", name(voter)),
+                    );
                 }
                 inner.committed.insert(index, now);
             }
@@ -254,7 +278,7 @@ impl Oracle {
         let last = inner.committed.range(..=upto).next_back();
         let expected = last.map_or((0, 0), |(index, committed)| (*index, committed.state));
         if expected != (index, state) {
-            let detail = format!("{voter} loads a snapshot up to {upto} with the state of {index}");
+            let detail = format!("{} loads a snapshot up to {upto} with the state of {index}", name(voter));
             inner.violate("a snapshot is the state of its last entry", detail);
         }
     }
@@ -296,7 +320,8 @@ impl Oracle {
             let detail = format!("{index} of term {term} is now of term {:?}", log.get(index));
             return inner.violate("nothing acknowledged is lost", detail);
         }
-        let unsafe_change = memberships.windows(2).find(|pair| pair[0].iter().all(|voters| !pair[1].contains(voters)));
+        let unsafe_change =
+            memberships.windows(2).find(|pair| pair[0].iter().all(|voters| !pair[1].contains(voters)));
         if let Some(pair) = unsafe_change {
             let detail = format!("{:?} came after {:?}", pair[0], pair[1]);
             return inner.violate("one change of the voters at a time", detail);
@@ -306,11 +331,16 @@ impl Oracle {
     }
 }
 
-/// Whether a voter may go from one vote to the other.
+/// Whether a voter may go from one vote to the other: to a later term, or to whoever was elected in this one.
 fn follows(before: &Vote, after: &Vote) -> bool {
-    let of = |vote: &Vote| (vote.leader_id.term, vote.committed);
-    let same_term = before.leader_id.term == after.leader_id.term;
-    of(after) >= of(before) && (!same_term || before.leader_id == after.leader_id)
+    let same = before.leader_id == after.leader_id;
+    match after.leader_id.term.cmp(&before.leader_id.term) {
+        Ordering::Greater => true,
+        Ordering::Equal => {
+            same && after.committed >= before.committed || after.committed && !before.committed
+        }
+        Ordering::Less => false,
+    }
 }
 
 impl Inner {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use openraft::OptionalSend;
 use openraft::async_runtime::{self, AsyncRuntime};
 use openraft::impls::TokioRuntime;
-use openraft::OptionalSend;
 use parking_lot::Mutex;
 use rand::TryRng;
 

@@ -1,5 +1,6 @@
 //! Clients that write and read, and an operator that changes the voters.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use openraft::impls::ProgressResponder;
 
 use super::executor::{self, WORLD};
 use super::node::{Life, address};
+use super::oracle::name;
 use super::runtime::{SimulatedRuntime, Sleep, spawn_as};
 use super::world::{World, voters_of};
 use crate::config::VoterId;
@@ -59,7 +61,9 @@ pub async fn write(world: &World, leader: &Life) -> bool {
     let Ok(Ok(Ok(response))) = answer else { return false };
     let at = (response.log_id.index(), **response.log_id.committed_leader_id());
     if at.1 != term {
-        world.oracle.violate("a payload is written in the term it was meant for", format!("{at:?}, not {term}"));
+        world
+            .oracle
+            .violate("a payload is written in the term it was meant for", format!("{at:?}, not {term}"));
     }
     world.oracle.acknowledged(at, crc);
     world.check_majority(leader, at);
@@ -73,7 +77,7 @@ async fn read(world: &World, leader: &Life) {
     world.oracle.count(|counts| counts.reads += 1);
     let index = read.log_id().index();
     if before.is_some_and(|before| before > index) {
-        let detail = format!("{} reads at {index} after {before:?} was acknowledged", leader.voter);
+        let detail = format!("{} reads at {index} after {before:?} was acknowledged", name(leader.voter));
         world.oracle.violate("a read sees what was acknowledged", detail);
     }
 }
@@ -107,7 +111,7 @@ pub async fn operator(world: World) {
             let task_world = world.clone();
             let changed = spawn_as(owner, async move { change.run(&leader, &task_world).await });
             let outcome = changed.await;
-            world.oracle.trace(|| format!("{change:?}: {outcome:?}"));
+            world.oracle.trace(|| format!("{change}: {outcome:?}"));
         }
     }
 }
@@ -119,9 +123,19 @@ enum Change {
     Move(VoterId),
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Add(voter) => write!(f, "add {}", name(*voter)),
+            Change::Remove(voter) => write!(f, "remove {}", name(*voter)),
+            Change::Move(voter) => write!(f, "move {}", name(*voter)),
+        }
+    }
+}
+
 impl Change {
     async fn run(self, leader: &Life, world: &World) -> Result<(), MembershipError> {
-        world.oracle.trace(|| format!("{} is asked: {self:?}", leader.voter));
+        world.oracle.trace(|| format!("{} is asked: {self}", name(leader.voter)));
         let changer = &leader.changer;
         match self {
             Change::Add(voter) => changer.add_voter(voter, OPERATOR_PATIENCE).await,
@@ -148,7 +162,7 @@ pub fn unrest(world: &World) -> Option<String> {
     }
     let voters = configs.into_iter().next().unwrap_or_default();
     if let Some(gone) = voters.iter().find(|voter| world.oracle.is_gone(voter)) {
-        return Some(format!("{gone} is still a voter"));
+        return Some(format!("{} is still a voter", name(*gone)));
     }
     let state_of = |life: &Life| {
         let metrics = life.raft.metrics();
@@ -157,12 +171,12 @@ pub fn unrest(world: &World) -> Option<String> {
     };
     let (applied, state, last) = state_of(&leader);
     if applied.map(|log_id| log_id.index) != last {
-        return Some(format!("{} has not applied all its log", leader.voter));
+        return Some(format!("{} has not applied all its log", name(leader.voter)));
     }
     for life in &lives {
         let (applied_there, state_there, _) = state_of(life);
         if (applied_there, state_there) != (applied, state) {
-            return Some(format!("{} is at {applied_there:?}, the leader at {applied:?}", life.voter));
+            return Some(format!("{} is at {applied_there:?}, the leader at {applied:?}", name(life.voter)));
         }
     }
     None

@@ -15,7 +15,7 @@ use super::executor::{self, Owner};
 use super::mutation::Mutation;
 use super::network::Fate;
 use super::node::{self, Life};
-use super::oracle::{Oracle, Position, Voters};
+use super::oracle::{Oracle, Position, Voters, name};
 use super::profile::Profile;
 use super::runtime::spawn_as;
 use crate::config::VoterId;
@@ -123,7 +123,7 @@ impl World {
             node.owner = Some(owner);
             node.disk.clone()
         };
-        self.oracle.trace(|| format!("{} starts", disk.voter));
+        self.oracle.trace(|| format!("{} starts", name(disk.voter)));
         let world = self.clone();
         drop(spawn_as(owner, async move {
             match node::open(&world, owner, disk).await {
@@ -133,6 +133,11 @@ impl World {
                     }
                     node::announce(world, life).await;
                 }
+                // As at any other time, a disk that fails ends the process, and somebody starts it again.
+                Err(OpenError::Io { .. }) => drop(spawn_as(executor::WORLD, async move {
+                    world.crash(node_id);
+                    world.start(node_id);
+                })),
                 Err(error) => world.oracle.violate("a store opens again after a crash", error.to_string()),
             }
         }));
@@ -150,7 +155,7 @@ impl World {
         drop(life);
         executor::random(|random| disk.crash(random));
         self.oracle.count(|counts| counts.crashes += 1);
-        self.oracle.trace(|| format!("{} crashes", disk.voter));
+        self.oracle.trace(|| format!("{} crashes", name(disk.voter)));
     }
 
     /// The node loses its disk, and gets an empty one.
@@ -158,7 +163,7 @@ impl World {
         self.crash(node_id);
         let Some(voter) = self.disk(node_id).map(|disk| disk.voter) else { return };
         self.oracle.count(|counts| counts.wiped += 1);
-        self.oracle.trace(|| format!("{voter} is wiped"));
+        self.oracle.trace(|| format!("{} is wiped", name(voter)));
         if self.oracle.mutation() == Some(Mutation::WipedVoterKeepsItsId) {
             self.format_as(voter);
         } else {
@@ -171,7 +176,8 @@ impl World {
     pub fn may_wipe(&self, node_id: u64) -> bool {
         let Some(voter) = self.disk(node_id).map(|disk| disk.voter) else { return false };
         let lives = self.lives();
-        !lives.is_empty()
+        // Who is down may know of another membership.
+        lives.len() == self.node_ids().len()
             && lives.iter().all(|life| {
                 let (configs, _) = voters_of(life);
                 configs.iter().all(|voters| {
@@ -305,7 +311,7 @@ impl World {
         // A newer leader may have taken it away again.
         let newer = disk.durable_vote().is_some_and(|vote| vote.leader_id.term > term);
         if !newer && !disk.holds(at) {
-            let detail = format!("{voter} acknowledges {at:?} to the leader of term {term}");
+            let detail = format!("{} acknowledges {at:?} to the leader of term {term}", name(voter));
             self.oracle.violate("entries are durable before they are acknowledged", detail);
         }
     }

@@ -38,6 +38,19 @@ async fn elects_itself_and_comes_back_in_the_same_process() {
     }
 }
 
+/// Found by the simulation of the quorum, by six of 500 seeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_to_hand_over_to_itself_goes_on() {
+    let quorum = Quorum::started(1).await;
+    let (_, term) = quorum.leader().await;
+    let log = &quorum.voter(0).log;
+    log.transfer_leader(log.voter().node_id).await.unwrap();
+    let append = tokio::time::timeout(Duration::from_secs(30), log.append(term, Bytes::from_static(b"on")));
+    append.await.expect("in time").unwrap();
+    let mut quorum = quorum;
+    quorum.stop(0).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_to_hand_over_to_itself_goes_on() {
     let mut quorum = Quorum::started(1).await;

@@ -20,7 +20,7 @@ pub fn replay(seed: u64, mutation: Option<&str>, trace: bool) -> anyhow::Result<
         Some(name) => Some(Mutation::named(name).ok_or_else(|| anyhow::anyhow!("no mutation '{name}'"))?),
         None => None,
     };
-    let outcome = Run { seed, mutation, trace }.go();
+    let outcome = Run { mutation, trace, ..Run::of(seed) }.go();
     outcome.trace.iter().for_each(|line| println!("{line}"));
     let seconds = outcome.simulated_ms as f64 / 1e3;
     println!("seed {seed}: {} steps, {seconds:.1} s simulated, {}", outcome.steps, told(&outcome.counts));
@@ -118,7 +118,7 @@ fn run(seeds: u64, jobs: usize, mutation: Option<Mutation>, most: usize) -> Foun
                     if seed > seeds {
                         return;
                     }
-                    let outcome = Run { seed, mutation, trace: false }.go();
+                    let outcome = Run { mutation, ..Run::of(seed) }.go();
                     let Ok(mut found) = found.lock() else { return };
                     found.seeds += 1;
                     found.steps += outcome.steps;
