@@ -14,7 +14,6 @@ use std::str::FromStr;
 use openraft::entry::RaftEntry as _;
 use openraft::impls::BasicNode;
 use openraft::impls::leader_id_std::LeaderId;
-use openraft::storage::{RaftLogReader as _, RaftLogStorage as _};
 use openraft::vote::RaftLeaderId as _;
 use openraft::{EntryPayload, LogIdOptionExt as _, Membership};
 use serde::{Deserialize, Serialize};
@@ -249,9 +248,9 @@ async fn read(
     let snapshots = Snapshots::open(data_dir.join("quorum").join("snapshots"), store.clone())?;
     let snapshot = snapshots.current().map(|(meta, _)| meta);
     store.check_complete(snapshot.as_ref().and_then(|meta| meta.last_log_id))?;
-    let state = store.get_log_state().await?;
-    let last = state.last_log_id.max(snapshot.as_ref().and_then(|meta| meta.last_log_id));
-    let in_log = newest_membership(store, state.last_log_id.next_index()).await?;
+    let (_, last_in_log) = store.ends();
+    let last = last_in_log.max(snapshot.as_ref().and_then(|meta| meta.last_log_id));
+    let in_log = newest_membership(store, last_in_log.next_index()).await?;
     let membership = in_log.or_else(|| snapshot.map(|meta| meta.last_membership));
     let membership = membership.ok_or(RecoveryError::NoMembership)?;
     let ids: BTreeSet<VoterId> = membership.membership().voter_ids().collect();
@@ -263,8 +262,8 @@ async fn read(
             last_term: last.as_ref().map_or(0, |id| **id.committed_leader_id()),
             end_index: last.next_index(),
         },
-        term: store.read_vote().await?.map_or(0, |vote| vote.leader_id.term),
-        committed_end_index: store.read_committed().await?.next_index(),
+        term: store.vote().map_or(0, |vote| vote.leader_id.term),
+        committed_end_index: store.committed().next_index(),
         voters: nodes.map(|(id, node)| (*id, node.addr.clone())).collect(),
         recovery: store.recovery(),
     };
@@ -276,7 +275,7 @@ async fn newest_membership(store: &mut Store, end: u64) -> std::io::Result<Optio
     let mut end = end;
     loop {
         let start = end.saturating_sub(READ_ENTRIES);
-        let entries = store.try_get_log_entries(start..end).await?;
+        let entries = store.read(start, end)?;
         for entry in entries.iter().rev() {
             if let EntryPayload::Membership(membership) = &entry.payload {
                 return Ok(Some(StoredMembership::new(Some(entry.log_id()), membership.clone())));

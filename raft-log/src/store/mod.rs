@@ -33,8 +33,8 @@ use crate::store::memory::Memory;
 use crate::store::writer::Job;
 use crate::type_config::{Entry, LogId, Vote};
 
-pub(crate) use keys::crc;
 pub(crate) use disk::CREATED_MARK;
+pub(crate) use keys::crc;
 
 /// One voter's store. Clones share it; it is closed once, for all of them.
 #[derive(Clone)]

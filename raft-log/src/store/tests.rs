@@ -230,13 +230,13 @@ async fn a_log_that_lacks_committed_entries_is_refused() {
 #[tokio::test]
 async fn q05_a_batch_torn_at_any_byte_is_there_or_it_is_not() {
     let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
-    store.save_vote(&Vote::new(1, VoterId::from(1))).await.unwrap();
+    let store = open(directory.path()).unwrap();
+    store.write_vote(&Vote::new(1, VoterId::from(1))).await.unwrap();
     let old_entries: Vec<Entry> = (0..5).map(|index| entry(1, index, 30)).collect();
-    store.blocking_append(old_entries.clone()).await.unwrap();
+    store.write_durably(old_entries.clone()).await.unwrap();
     let before = killed(directory.path());
     let last = entry(1, 5, 30);
-    store.blocking_append([last.clone()]).await.unwrap();
+    store.write_durably([last.clone()]).await.unwrap();
     let new_entries = [old_entries.clone(), vec![last]].concat();
     let after = killed(directory.path());
     store.close();
