@@ -52,17 +52,6 @@ async fn a_leader_that_is_to_hand_over_to_itself_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_to_hand_over_to_itself_goes_on() {
-    let mut quorum = Quorum::started(1).await;
-    let (_, term) = quorum.leader().await;
-    let log = &quorum.voter(0).log;
-    log.transfer_leader(log.voter().node_id).await.unwrap();
-    let append = tokio::time::timeout(Duration::from_secs(30), log.append(term, Bytes::from_static(b"on")));
-    append.await.expect("in time").unwrap();
-    quorum.stop(0).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_append_under_another_term_is_refused() {
     let quorum = Quorum::started(1).await;
     let (_, term) = quorum.leader().await;
