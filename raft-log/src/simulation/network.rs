@@ -162,7 +162,7 @@ impl NetStreamAppend<Simulated> for Peer {
             let input = stream::once(std::future::ready(first)).chain(input);
             let carrier = Carrier { world: self.world.clone(), me: self.me, target: self.target };
             drop(SimulatedRuntime::spawn(async move {
-                drop(SimulatedRuntime::select2(closed, carrier.carry(input, answer)).await);
+                let _either = SimulatedRuntime::select2(closed, carrier.carry(input, answer)).await;
             }));
             let this = &*self;
             let results = stream::unfold(Some((answers, open)), move |state| async move {

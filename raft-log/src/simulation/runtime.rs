@@ -84,12 +84,12 @@ impl AsyncRuntime for SimulatedRuntime {
         self.0.block_on(future)
     }
 
-    fn spawn_blocking<F, T>(work: F) -> impl Future<Output = Result<T, io::Error>> + Send
+    async fn spawn_blocking<F, T>(work: F) -> Result<T, io::Error>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        async move { Ok(work()) }
+        Ok(work())
     }
 }
 

@@ -13,11 +13,12 @@ use crate::support::{LIMIT, Side};
 
 const TOPICS: [&str; 2] = ["orders", "payments"];
 
+/// What the leader dies before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Moment {
-    BeforeAppend,
-    BeforeCommit,
-    BeforeAnswer,
+    Append,
+    Commit,
+    Answer,
 }
 
 async fn dies(moment: Moment) -> Result<()> {
@@ -25,11 +26,11 @@ async fn dies(moment: Moment) -> Result<()> {
     let leader = side.active_controller().await?;
     let others = side.controllers_but(leader);
     let place = match moment {
-        Moment::BeforeAppend => "controller.operation@CreateTopics",
-        Moment::BeforeCommit => "controller.appended",
-        Moment::BeforeAnswer => "controller.answer",
+        Moment::Append => "controller.operation@CreateTopics",
+        Moment::Commit => "controller.appended",
+        Moment::Answer => "controller.answer",
     };
-    if moment == Moment::BeforeCommit {
+    if moment == Moment::Commit {
         // They take nothing; what is on its way to them they may find later.
         for other in &others {
             side.cluster.pause(*other)?;
@@ -41,7 +42,7 @@ async fn dies(moment: Moment) -> Result<()> {
     ensure!(answer.is_err(), "answered by a process that is dead: {answer:?}");
     side.faults(leader).crashed(place).await?;
     side.cluster.await_exit(leader).await?;
-    for other in others.iter().filter(|_| moment == Moment::BeforeCommit) {
+    for other in others.iter().filter(|_| moment == Moment::Commit) {
         side.cluster.resume(*other)?;
     }
     let next = side.active_of(&others).await?;
@@ -62,9 +63,9 @@ async fn dies(moment: Moment) -> Result<()> {
     };
     let (done, there) = (ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code());
     let expected = match moment {
-        Moment::BeforeAppend => vec![done],
-        Moment::BeforeCommit => vec![done, there],
-        Moment::BeforeAnswer => vec![there],
+        Moment::Append => vec![done],
+        Moment::Commit => vec![done, there],
+        Moment::Answer => vec![there],
     };
     ensure!(codes[0] == codes[1] && expected.contains(&codes[0]), "{codes:?}, not {expected:?} for both");
     side.restart(leader)?;
@@ -73,15 +74,15 @@ async fn dies(moment: Moment) -> Result<()> {
 
 #[tokio::test]
 async fn q01_before_it_appends() -> Result<()> {
-    dies(Moment::BeforeAppend).await
+    dies(Moment::Append).await
 }
 
 #[tokio::test]
 async fn q01_before_a_majority_has_it() -> Result<()> {
-    dies(Moment::BeforeCommit).await
+    dies(Moment::Commit).await
 }
 
 #[tokio::test]
 async fn q01_before_it_answers() -> Result<()> {
-    dies(Moment::BeforeAnswer).await
+    dies(Moment::Answer).await
 }

@@ -171,8 +171,7 @@ async fn features(cluster: &Cluster) -> Result<()> {
         arguments.extend(more.iter().map(|word| (*word).to_owned()));
         arguments
     };
-    let words = |arguments: &[String]| arguments.iter().cloned().collect::<Vec<String>>();
-    let described = words(&features(&["describe"]));
+    let described = features(&["describe"]);
     let said = tool(&described.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let line = |name: &str| {
         let line = said.lines().find(|line| line.contains(&format!("Feature: {name}\t")));
