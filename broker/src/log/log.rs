@@ -89,9 +89,10 @@ impl Log {
         Offset(self.log_end)
     }
 
-    /// Everything below is known to be on disk.
+    /// Everything below is known to be on disk. Not above the last batch: that is the log end which a restart finds,
+    /// and one below what was noted has lost something.
     pub fn recovery_point(&self) -> Offset {
-        Offset(self.recovery_point)
+        Offset(self.recovery_point.min(self.end_of_batches()))
     }
 
     /// What recovery found when the log was opened after an unclean stop, or with damaged files.

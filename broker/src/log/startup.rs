@@ -227,8 +227,7 @@ fn open_directory(
     disk::sync_directory(path)
 }
 
-/// A log may end below the recovery point that was noted for it: a cut had left its end in a gap, or its
-/// file has lost something. What is written there from now on is not on disk yet, so the checkpoint must not
+/// A log may end below the recovery point that was noted for it: its file has lost something. What is written there from now on is not on disk yet, so the checkpoint must not
 /// say that it is.
 fn lower_recovery_points<'a>(
     directory: &Path,

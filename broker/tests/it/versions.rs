@@ -69,6 +69,15 @@ fn sample(key: ApiKey, version: i16, topic_id: uuid::Uuid) -> Option<Request> {
             DescribeConfigsRequest::default().with_resources(resources).with_include_synonyms(true).into()
         }
         ApiKey::AlterConfigs => AlterConfigsRequest::default().into(),
+        ApiKey::AlterReplicaLogDirs => {
+            let topic = alter_replica_log_dirs_request::AlterReplicaLogDirTopic::default()
+                .with_name(topic_name("orders"))
+                .with_partitions(vec![0, 99]);
+            let directory = alter_replica_log_dirs_request::AlterReplicaLogDir::default()
+                .with_path(text("nowhere"))
+                .with_topics(vec![topic]);
+            AlterReplicaLogDirsRequest::default().with_dirs(vec![directory]).into()
+        }
         ApiKey::DescribeLogDirs => DescribeLogDirsRequest::default().with_topics(None).into(),
         ApiKey::CreatePartitions => CreatePartitionsRequest::default().with_timeout_ms(1_000).into(),
         ApiKey::IncrementalAlterConfigs => IncrementalAlterConfigsRequest::default().into(),

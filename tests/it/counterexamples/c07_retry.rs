@@ -75,9 +75,18 @@ async fn counterexample_07_a_stale_coordinators_answer_cuts_nothing() -> Result<
         each_state(data, |path| {
             std::fs::remove_dir_all(path)?;
             Ok(std::fs::rename(kept(path), path)?)
-        })
+        })?;
+        forget_states(&data.join("recovery-point-offset-checkpoint"))
     })
     .await
+}
+
+/// A broker whose logs are shorter than it noted no longer counts as in sync, and all of its partitions would be
+/// led anew with losses.
+fn forget_states(checkpoint: &Path) -> Result<()> {
+    let text = std::fs::read_to_string(checkpoint)?;
+    let others: Vec<_> = text.lines().skip(2).filter(|line| !line.starts_with("__mirror_state ")).collect();
+    Ok(std::fs::write(checkpoint, format!("0\n{}\n{}\n", others.len(), others.join("\n")))?)
 }
 
 /// Every broker stops and comes back with other states: the copy goes on, and nothing is cut again.

@@ -276,10 +276,10 @@ fn creating_a_log_is_cheap() {
     );
 }
 
-/// A cut into a gap leaves the log end there; a restart finds the end of the batches. What is written from
-/// there on is below the recovery point that was noted, and must be checked after a crash all the same.
+/// A cut into a gap leaves the log end there; a restart finds the end of the batches. What is written from there on
+/// must be checked after a crash, and that the log ends there is no loss.
 #[test]
-fn a_recovery_point_above_the_end_is_lowered_when_the_log_is_opened() {
+fn a_recovery_point_is_not_noted_above_the_last_batch() {
     let directory = directory();
     let checkpoint = directory.path().join("recovery-point-offset-checkpoint");
     {
@@ -291,10 +291,27 @@ fn a_recovery_point_above_the_end_is_lowered_when_the_log_is_opened() {
         assert!(log.write().truncate_to(Offset(10)).unwrap());
         manager.close(BrokerEpoch(1)).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 10\n");
+    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 2\n");
     let manager = open(&[directory.path()]);
     assert_eq!(manager.log(id(1, 0)).unwrap().read().log_end_offset(), Offset(2));
-    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 2\n");
+    assert!(manager.was_clean_shutdown());
+}
+
+/// What is written below a recovery point that was noted would not be checked after a crash.
+#[test]
+fn a_recovery_point_above_the_end_is_lowered_when_the_log_is_opened() {
+    let directory = directory();
+    let checkpoint = directory.path().join("recovery-point-offset-checkpoint");
+    {
+        let manager = open(&[directory.path()]);
+        fill(&manager.create(placement(1, 0), NOW).unwrap(), 2);
+        manager.close(BrokerEpoch(1)).unwrap();
+    }
+    std::fs::write(&checkpoint, "0\n1\ntopic-1 0 10\n").unwrap();
+    let manager = open(&[directory.path()]);
+    assert_eq!(manager.log(id(1, 0)).unwrap().read().log_end_offset(), Offset(6));
+    assert_eq!(std::fs::read_to_string(&checkpoint).unwrap(), "0\n1\ntopic-1 0 6\n");
+    assert!(!manager.was_clean_shutdown());
 }
 
 /// KAFKA-16814: whatever stands in the place of a partition's metadata, the broker starts and serves the others.
