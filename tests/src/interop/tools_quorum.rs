@@ -174,7 +174,7 @@ async fn features(cluster: &Cluster) -> Result<()> {
     let described = features(&["describe"]);
     let said = tool(&described.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let line = |name: &str| {
-        let line = said.lines().find(|line| line.contains(&format!("Feature: {name}\t")));
+        let line = said.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
         line.with_context(|| format!("no feature {name} in: {said}"))
     };
     expect(line("metadata.version")?, "FinalizedVersionLevel: 4.4-IV")?;
