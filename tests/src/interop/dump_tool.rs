@@ -55,9 +55,12 @@ pub async fn run() -> Result<()> {
     let mut compacted = foreign::transactions(&kafka.bootstrap(), MIRRORED_COMPACTED)?;
     for _ in 0..2 {
         foreign::produce_many(&kafka.bootstrap(), MIRRORED, 10_000, "none").await?;
-        for line in ["begin a", "send a 0 40 x", "commit a", "begin b", "send b 0 40 x", "abort b"] {
-            transactions.ask(line, ANSWER_LIMIT).await?;
-            compacted.ask(line, ANSWER_LIMIT).await?;
+        for (producers, committed, aborted) in [(&mut transactions, "a", "b"), (&mut compacted, "c", "d")] {
+            for (id, end) in [(committed, "commit"), (aborted, "abort")] {
+                for line in [format!("begin {id}"), format!("send {id} 0 40 x"), format!("{end} {id}")] {
+                    producers.ask(&line, ANSWER_LIMIT).await?;
+                }
+            }
         }
     }
     let spec = ClusterSpec::new(1, 1)

@@ -147,7 +147,9 @@ async fn log_directories(cluster: &Cluster, client: &mut Client, directory: &Pat
     let throttles = ["--throttle", "100000000", "--replica-alter-log-dirs-throttle", "100000000"];
     let execute = ["--reassignment-json-file", file, "--execute"];
     let said = reassign(&bootstrap, &[&execute[..], &throttles[..]].concat()).await?;
-    expect(&said, "Successfully started log directory moves")?;
+    for path in &paths {
+        expect(&said, &format!("Successfully started moving log directory to {path} for replica {name}"))?;
+    }
     let verify = ["--reassignment-json-file", file, "--verify"];
     eventually("both have moved", LIMIT, || async {
         let said = reassign(&bootstrap, &verify).await?;
