@@ -42,14 +42,20 @@ fn before_read(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(not(test))]
+#[inline(always)]
+fn before_open(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
 #[cfg(test)]
-use faults::{after, before, before_read};
+use faults::{after, before, before_open, before_read};
 
 /// For reading and writing; made if it is not there.
 pub(crate) fn open(path: &Path) -> Result<File, LogError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    let opened = match options.open(path) {
+    let opened = match before_open(path).and_then(|()| options.open(path)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             before(Step::Create, path).and_then(|()| options.create(true).open(path))
         }
@@ -60,7 +66,7 @@ pub(crate) fn open(path: &Path) -> Result<File, LogError> {
 
 /// For reading and writing; it was made before, so that it is gone is a failure like any other.
 pub(crate) fn open_existing(path: &Path) -> Result<File, LogError> {
-    let opened = OpenOptions::new().read(true).write(true).open(path);
+    let opened = before_open(path).and_then(|()| OpenOptions::new().read(true).write(true).open(path));
     opened.map_err(|error| LogError::io("open", path, error))
 }
 

@@ -51,6 +51,11 @@ impl LogError {
         matches!(self, LogError::Io { .. }) && !self.is_exhausted()
     }
 
+    /// A file or directory is not there.
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, LogError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     pub(crate) fn corrupt(path: &Path, reason: impl Into<String>) -> LogError {
         LogError::Corrupt { path: path.to_path_buf(), reason: reason.into() }
     }

@@ -59,6 +59,8 @@ pub struct Log {
     /// Below it records may be missing because of records above it (`cleaner::source`).
     pub(super) compacted_end: i64,
     pub(super) failed: bool,
+    /// Its directory has another name by now, or is gone: it was deleted, or has moved.
+    pub(super) retired: bool,
     pub(super) recovery: Option<Box<RecoveryReport>>,
     /// As the partition last told; for pruning only.
     pub(super) high_watermark: AtomicI64,
@@ -169,13 +171,32 @@ impl Log {
     /// Ends the use of the log: its directory is about to be renamed.
     pub(super) fn set_offline(&mut self) {
         self.failed = true;
+        self.retired = true;
         for segment in &self.segments {
             segment.close_files();
         }
     }
 
     pub(super) fn check_online(&self) -> Result<(), LogError> {
-        if self.failed { Err(LogError::Offline { path: self.directory.to_path_buf() }) } else { Ok(()) }
+        if self.failed { Err(self.offline()) } else { Ok(()) }
+    }
+
+    /// What cannot be done with the files of a log that was deleted or has moved says nothing of its disk.
+    pub(super) fn check_not_retired(&self) -> Result<(), LogError> {
+        if self.retired { Err(self.offline()) } else { Ok(()) }
+    }
+
+    /// The same for work that was begun under the log's lock and went on without it: the log may have been taken
+    /// out of service meanwhile, and its files with it.
+    pub(super) fn unless_retired<T>(&self, result: Result<T, LogError>) -> Result<T, LogError> {
+        match result {
+            Err(error) if self.retired && error.is_missing() => Err(self.offline()),
+            other => other,
+        }
+    }
+
+    fn offline(&self) -> LogError {
+        LogError::Offline { path: self.directory.to_path_buf() }
     }
 
     /// After a failed write nothing is known of the files any more. Where something merely ran out, whoever

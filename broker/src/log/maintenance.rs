@@ -211,6 +211,7 @@ impl Log {
         job: &FlushJob,
         result: Result<(), LogError>,
     ) -> Result<Offset, LogError> {
+        let result = self.unless_retired(result);
         self.failing(result)?;
         if job.truncations == self.truncations && job.up_to > self.recovery_point {
             self.recovery_point = job.up_to;

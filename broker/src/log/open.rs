@@ -113,6 +113,7 @@ impl Log {
             cleaned_to: None,
             compacted_end,
             failed: false,
+            retired: false,
             recovery: None,
             high_watermark: AtomicI64::new(0),
         };

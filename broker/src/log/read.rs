@@ -34,6 +34,7 @@ impl Log {
         upper: Offset,
         min_one_batch: bool,
     ) -> Result<Option<LogSlice>, ReadError> {
+        self.check_not_retired()?;
         if from.0 < self.log_start || from.0 > self.log_end {
             return Err(ReadError::OutOfRange {
                 offset: from,

@@ -130,6 +130,12 @@ impl SharedLog {
         self.directory.written.store(true, Ordering::Relaxed);
     }
 
+    /// Whether somebody else could change the log now.
+    #[cfg(test)]
+    pub(super) fn is_free(&self) -> bool {
+        self.log.try_write().is_some()
+    }
+
     /// The manager's own access: does not count as a write.
     pub(super) fn maintain(&self) -> RwLockWriteGuard<'_, Log> {
         let guard = self.log.write();

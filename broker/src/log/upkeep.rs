@@ -67,7 +67,13 @@ impl LogManager {
                     due
                 };
                 if let Some(up_to) = due {
-                    log.flush_up_to(up_to, false).inspect_err(|_| log.keep_written())?;
+                    match log.flush_up_to(up_to, false) {
+                        // Deleted or moved meanwhile, or refused until a restart: the others are flushed.
+                        Err(LogError::Offline { .. }) => {}
+                        other => {
+                            other.inspect_err(|_| log.keep_written())?;
+                        }
+                    }
                 }
             }
             // On a full disk the next pass tries again.

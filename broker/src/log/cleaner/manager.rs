@@ -13,7 +13,6 @@ use super::metrics::CleanerMetrics;
 use super::pass::{Pass, PassError, PassReport};
 use super::plan::Cleanable;
 use super::throttle::Throttle;
-use crate::log::error::LogError;
 use crate::log::manager::LogManager;
 use crate::log::shared_log::SharedLog;
 
@@ -142,6 +141,11 @@ impl LogCleaner {
 
     fn finish(&self, log: &SharedLog, result: Result<PassReport, PassError>, truncations: u64, now_ms: i64) {
         let (topic, partition) = (log.topic(), log.id().partition);
+        // It was deleted, or has moved: its files are elsewhere, and nothing is wrong with the disk.
+        let result = result.or_else(|error| match error {
+            PassError::Failed(error) => log.read().unless_retired(Err(error)).map_err(PassError::from),
+            PassError::Aborted => Err(PassError::Aborted),
+        });
         match result {
             Ok(report) => {
                 self.metrics.runs.inc();
@@ -159,8 +163,6 @@ impl LogCleaner {
             Err(PassError::Aborted) => {
                 tracing::debug!(%topic, partition, "cleaning given up: the log changed meanwhile");
             }
-            // It was deleted, or has moved, or its directory failed.
-            Err(PassError::Failed(LogError::Offline { .. })) => {}
             Err(PassError::Failed(error)) => {
                 self.metrics.failures.inc();
                 self.metrics.last_failure_ms.set(now_ms);
@@ -180,7 +182,7 @@ impl LogCleaner {
 
 impl LogManager {
     /// The logs that were written since the last call.
-    fn take_touched(&self) -> Vec<TopicIdPartition> {
+    pub(in crate::log) fn take_touched(&self) -> Vec<TopicIdPartition> {
         let mut touched = Vec::new();
         for directory in self.directories() {
             touched.append(&mut directory.touched.lock());

@@ -90,6 +90,8 @@ impl Log {
 
     /// To be durable before the first segment is replaced: after a crash the log must still know.
     pub(crate) fn note_compacted(&mut self, end: i64) -> Result<(), LogError> {
+        // Another log may have this one's path by now.
+        self.check_online()?;
         if end <= self.compacted_end {
             return Ok(());
         }

@@ -30,6 +30,9 @@ pub(crate) enum Fault {
     Died,
 }
 
+/// What another thread does just before a step.
+type Meanwhile = Arc<dyn Fn() + Send + Sync>;
+
 struct Watched {
     root: PathBuf,
     state: Mutex<State>,
@@ -42,6 +45,8 @@ struct State {
     fault: Option<(usize, Fault)>,
     dead: bool,
     reads_fail: bool,
+    opens_fail: bool,
+    meanwhile: Option<(usize, Meanwhile)>,
     power: Option<Durable>,
 }
 
@@ -77,6 +82,16 @@ impl Faults {
     /// Reads fail with EIO, or no longer do. They are no steps: they leave nothing behind.
     pub(crate) fn fail_reads(&self, fail: bool) {
         self.0.state.lock().reads_fail = fail;
+    }
+
+    /// No descriptors are left to open files with, or there are again. No steps, either.
+    pub(crate) fn fail_opens(&self, fail: bool) {
+        self.0.state.lock().opens_fail = fail;
+    }
+
+    /// Done before the chosen step, in the midst of what comes to it.
+    pub(crate) fn meanwhile(&self, step: usize, work: impl Fn() + Send + Sync + 'static) {
+        self.0.state.lock().meanwhile = Some((step, Arc::new(work)));
     }
 
     pub(crate) fn steps(&self) -> usize {
@@ -175,6 +190,12 @@ pub(super) fn before(step: Step, path: &Path) -> io::Result<()> {
     let mut state = watched.state.lock();
     let number = state.steps;
     state.steps += 1;
+    if let Some((_, work)) = state.meanwhile.take_if(|(at, _)| *at == number) {
+        // It makes steps of its own.
+        drop(state);
+        work();
+        state = watched.state.lock();
+    }
     state.syncs += usize::from(matches!(step, Step::Sync | Step::SyncDirectory));
     if state.dead {
         return Err(rustix::io::Errno::IO.into());
@@ -202,6 +223,13 @@ pub(super) fn before(step: Step, path: &Path) -> io::Result<()> {
 pub(super) fn before_read(path: &Path) -> io::Result<()> {
     match watched(path) {
         Some(watched) if watched.state.lock().reads_fail => Err(rustix::io::Errno::IO.into()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn before_open(path: &Path) -> io::Result<()> {
+    match watched(path) {
+        Some(watched) if watched.state.lock().opens_fail => Err(rustix::io::Errno::MFILE.into()),
         _ => Ok(()),
     }
 }

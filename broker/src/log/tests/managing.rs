@@ -6,6 +6,7 @@ use common::ids::{BrokerEpoch, CutId, DirectoryId, MetadataOffset, Offset, Topic
 use uuid::Uuid;
 
 use super::support::*;
+use crate::log::disk::faults::Faults;
 use crate::log::{
     AppendOrigin, LeaderAppend, LogManager, LogManagerConfig, LogPlacement, PendingCut, SharedLog,
 };
@@ -160,6 +161,42 @@ fn deleted_logs_go_in_the_background() {
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     assert_eq!(left, ["topic-1-0"]);
+}
+
+/// What is synced without the log's lock may have another name by then.
+#[test]
+fn a_log_that_is_deleted_while_it_is_flushed_is_no_failure_of_the_disk() {
+    let prepared = || {
+        let directory = directory();
+        let manager = Arc::new(open(&[directory.path()]));
+        for partition in 0..2 {
+            fill(&manager.create(placement(1, partition), NOW).unwrap(), 20);
+        }
+        (directory, manager)
+    };
+    let steps = {
+        let (directory, manager) = prepared();
+        let faults = Faults::watch(directory.path());
+        manager.checkpoint(NOW);
+        faults.steps()
+    };
+    let mut deleted = 0;
+    for step in 0..steps {
+        let (directory, manager) = prepared();
+        let faults = Faults::watch(directory.path());
+        let (deleting, log) = (manager.clone(), manager.log(id(1, 0)).unwrap());
+        faults.meanwhile(step, move || {
+            if log.is_free() {
+                assert!(deleting.delete(log.id()).unwrap());
+            }
+        });
+        manager.checkpoint(NOW);
+        assert!(manager.directories()[0].is_online(), "deleted at step {step} of {steps}");
+        let other = manager.log(id(1, 1)).unwrap();
+        assert!(other.read().recovery_point() > Offset(0), "deleted at step {step} of {steps}");
+        deleted += usize::from(manager.log(id(1, 0)).is_none());
+    }
+    assert!(deleted > 5, "{deleted} of {steps}");
 }
 
 #[test]
@@ -367,7 +404,7 @@ fn an_orderly_stop_of_many_logs_needs_few_syncs_and_no_recovery_after_it() {
                 log.flush().unwrap();
             }
         }
-        let faults = crate::log::disk::faults::Faults::watch(directory.path());
+        let faults = Faults::watch(directory.path());
         manager.close(BrokerEpoch(7)).unwrap();
         assert!(faults.syncs() < 20, "{} syncs", faults.syncs());
         drop(manager);

@@ -139,3 +139,32 @@ fn a_full_disk_costs_a_cleaning_and_nothing_else() {
         }
     }
 }
+
+/// The cleaner goes on with the files of a log that has none under their names any more.
+#[test]
+fn a_log_that_is_deleted_while_it_is_cleaned_is_no_failure_of_the_disk() {
+    let steps = {
+        let root = Arc::new(directory());
+        let compacted = written(&root);
+        let faults = Faults::watch(root.path());
+        assert_eq!(compacted.clean(NOW), 1);
+        faults.steps()
+    };
+    let mut deleted = 0;
+    for step in 0..steps {
+        let root = Arc::new(directory());
+        let compacted = written(&root);
+        let faults = Faults::watch(root.path());
+        let (manager, log) = (compacted.manager.clone(), compacted.log.clone());
+        faults.meanwhile(step, move || {
+            if log.is_free() {
+                assert!(manager.delete(log.id()).unwrap());
+            }
+        });
+        compacted.clean(NOW);
+        assert!(compacted.log.directory().is_online(), "deleted at step {step} of {steps}");
+        assert_eq!(compacted.cleaner.metrics().failures.get(), 0, "deleted at step {step} of {steps}");
+        deleted += usize::from(compacted.manager.log(compacted.log.id()).is_none());
+    }
+    assert!(deleted > 10, "{deleted} of {steps}");
+}
