@@ -67,6 +67,11 @@ pub(super) fn parse_aside(name: &str, suffix: &str) -> Option<TopicPartition> {
     parse_name(name)
 }
 
+fn is_complete(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| parse_aside(name, COMPLETE).is_some())
+}
+
 /// As in Kafka (KAFKA-4893): no directory can be named so.
 pub fn is_movable(topic: &str, partition: i32) -> bool {
     let name = format!("{topic}-{partition}");
@@ -189,6 +194,11 @@ impl LogManager {
         self.futures.read().get(&id).cloned()
     }
 
+    /// It was not given up, and no other has come in its place.
+    pub fn is_under_way(&self, future: &Arc<SharedLog>) -> bool {
+        self.future(future.id()).is_some_and(|own| Arc::ptr_eq(&own, future))
+    }
+
     pub fn has_futures(&self) -> bool {
         !self.futures.read().is_empty()
     }
@@ -235,6 +245,32 @@ impl LogManager {
     /// The replica stays where it is. False: it was not moving.
     pub fn cancel_future(&self, id: TopicIdPartition) -> Result<bool, LogError> {
         let Some(future) = self.futures.write().remove(&id) else { return Ok(false) };
+        self.discard_future(&future)?;
+        Ok(true)
+    }
+
+    /// The same by whoever has seen this copy fail. False: it stays. Another may be under way by now; or it is
+    /// complete, and the current log not served any more, so that it may be the only one: the next start
+    /// decides (`settle_moves`).
+    pub fn give_up_future(&self, future: &Arc<SharedLog>) -> Result<bool, LogError> {
+        let is_served = self
+            .log(future.id())
+            .is_some_and(|current| current.directory().is_online() && !current.read().is_offline());
+        if !is_served && is_complete(future.read().directory()) {
+            return Ok(false);
+        }
+        {
+            let mut futures = self.futures.write();
+            if !futures.get(&future.id()).is_some_and(|own| Arc::ptr_eq(own, future)) {
+                return Ok(false);
+            }
+            futures.remove(&future.id());
+        }
+        self.discard_future(future)?;
+        Ok(true)
+    }
+
+    fn discard_future(&self, future: &SharedLog) -> Result<(), LogError> {
         let directory = future.directory();
         directory.logs.fetch_sub(1, Ordering::Relaxed);
         let mut log = future.write();
@@ -243,7 +279,7 @@ impl LogManager {
             let renamed = self.set_aside(directory, log.directory(), "delete");
             self.deleted.lock().push(directory.reporting(renamed)?);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Copies on their way to a directory that failed are given up; a restart takes them up again.
@@ -287,17 +323,12 @@ impl LogManager {
             let mut log = current.maintain();
             (log.take_cut_since(), log.log_start_offset(), log.log_end_offset())
         };
-        {
-            let mut log = future.write();
-            // What was cut there has to go here, whatever came in its place.
-            let cut_to = Some(cut.map_or(end, |cut| cut.min(end))).filter(|cut| *cut < log.log_end_offset());
-            if cut_to.is_some_and(|cut| cut <= log.log_start_offset()) || log.log_end_offset() < start {
-                written(log.truncate_fully_and_start_at(start))?;
-            } else if let Some(cut) = cut_to {
-                written(log.truncate_to(cut).map(|_| ()))?;
-            }
-            log.increase_log_start_offset(start);
+        let followed = follow_cut(future, cut, start, end);
+        if let (Err(_), Some(cut)) = (&followed, cut) {
+            // It still has to go from the copy.
+            current.maintain().note_cut(cut.0);
         }
+        written(followed)?;
         let from = future.read().log_end_offset();
         let (slice, truncations) = {
             let log = current.read();
@@ -336,63 +367,20 @@ impl LogManager {
         let durable = future.flush().and_then(|_| self.write_recovery_points(future.directory()));
         future.reporting(durable).map_err(MoveError::Future)
     }
+}
 
-    /// The copy takes the current log's place. The caller has caught it up and lets nobody append. On an error
-    /// the current log is as it was, unless its own directory failed: then it is offline.
-    pub fn replace_by_future(
-        &self,
-        current: &Arc<SharedLog>,
-        future: &Arc<SharedLog>,
-    ) -> Result<(), MoveError> {
-        let (from, to, id) = (current.directory(), future.directory(), current.id());
-        let mut old = current.write();
-        let mut new = future.write();
-        let name = format!("{}-{}", current.topic(), id.partition);
-        let (complete, live) = (to.path().join(aside_name(&name, COMPLETE)), to.path().join(&name));
-        let prepared = (|| {
-            new.take_over(&old)?;
-            let end = new.log_end_offset().0;
-            let job = new.begin_flush(end, true)?;
-            let synced = job.run();
-            new.finish_flush(&job, synced)?;
-            let applied = from.cuts.lock().get(id);
-            match applied {
-                Some(cut) => to.cuts.lock().note([(id, cut)])?,
-                None => to.cuts.lock().forget(id)?,
-            }
-            if live.exists() {
-                // Of another topic, or half made when the broker died.
-                self.set_aside(to, &live, "stray")?;
-            }
-            disk::rename(new.directory(), &complete)?;
-            new.relocate(&complete);
-            disk::sync_directory(to.path())
-        })();
-        to.reporting(prepared).map_err(MoveError::Future)?;
-        let retired = from.path().join(aside_name(&name, "delete"));
-        let given_up = disk::rename(old.directory(), &retired).and_then(|()| {
-            old.set_offline();
-            disk::sync_directory(from.path())
-        });
-        from.reporting(given_up).map_err(MoveError::Current)?;
-        let named = disk::rename(&complete, &live).and_then(|()| {
-            new.relocate(&live);
-            disk::sync_directory(to.path())
-        });
-        to.reporting(named).map_err(MoveError::Future)?;
-        drop((old, new));
-        future.set_high_watermark(current.high_watermark());
-        from.logs.fetch_sub(1, Ordering::Relaxed);
-        self.logs.write().insert(id, future.clone());
-        self.futures.write().remove(&id);
-        self.deleted.lock().push(retired);
-        // Should it fail: it is forgotten before a log is made under this id (`create_in`).
-        let forgotten = from.cuts.lock().forget(id);
-        drop(from.reporting(forgotten));
-        tracing::info!(topic = %current.topic(), partition = id.partition,
-            from = %from.path().display(), to = %to.path().display(), "the replica has moved");
-        Ok(())
+/// What was cut off the current log goes from the copy, whatever came in its place: it reaches from `start` to
+/// `end` now.
+fn follow_cut(future: &SharedLog, cut: Option<Offset>, start: Offset, end: Offset) -> Result<(), LogError> {
+    let mut log = future.write();
+    let cut_to = Some(cut.map_or(end, |cut| cut.min(end))).filter(|cut| *cut < log.log_end_offset());
+    if cut_to.is_some_and(|cut| cut <= log.log_start_offset()) || log.log_end_offset() < start {
+        log.truncate_fully_and_start_at(start)?;
+    } else if let Some(cut) = cut_to {
+        log.truncate_to(cut)?;
     }
+    log.increase_log_start_offset(start);
+    Ok(())
 }
 
 fn open_future(path: &Path, current: &SharedLog, now_ms: i64) -> Result<Log, LogError> {

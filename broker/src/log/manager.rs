@@ -191,8 +191,11 @@ impl LogManager {
             return Err(refused.error.clone());
         }
         let is_online = |id: &DirectoryId| self.directories.iter().any(|d| d.id() == *id && d.is_online());
-        let preferred = self.take_preferred(&placement.topic, placement.id.partition).filter(is_online);
-        let directory = self.directory_for(preferred.or(placement.directory))?;
+        // One that was somewhere may lie in the directory that is missing: an empty one must not lead in its place.
+        let may_choose = placement.directory.is_none() || !self.has_lost_a_directory();
+        let preferred =
+            if may_choose { self.take_preferred(&placement.topic, placement.id.partition) } else { None };
+        let directory = self.directory_for(preferred.filter(is_online).or(placement.directory))?;
         let created = self.create_in(&directory, placement, now_ms);
         directory.reporting(created)
     }

@@ -87,7 +87,7 @@ impl LogManager {
         Ok(())
     }
 
-    fn write_high_watermarks(&self, directory: &LogDirectory) -> Result<(), LogError> {
+    pub(super) fn write_high_watermarks(&self, directory: &LogDirectory) -> Result<(), LogError> {
         // Cuts write this file as well as the periodic upkeep: one at a time, the newest last.
         let _one_writer = directory.checkpointed.lock();
         let offsets: Vec<_> = self

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::ids::*;
+use parking_lot::MutexGuard;
 use protocol::ErrorCode;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::manager::ReplicaManager;
 use super::partition::Partition;
@@ -22,8 +23,10 @@ pub(super) const IDLE: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of one replica before the next one has its turn.
 const TURN_BYTES: usize = 16 << 20;
+/// What comes while the copy is synced is copied and synced once more: little is left to do while nobody may append.
+const ROUNDS: usize = 2;
 /// Steps under the partition's lock; what is left after them is tried again without it.
-const LAST_STEPS: usize = 64;
+const LAST_STEPS: usize = 4;
 
 impl ReplicaManager {
     /// Asks for a replica to lie in the directory with this path. Whatever it was on its way to before is given up.
@@ -95,15 +98,25 @@ impl ReplicaManager {
                     warn!(%partition, %error, "no room to move the replica; tried again later");
                     pause = pause.max(PAUSE);
                 }
-                Err(error) => {
-                    error!(%partition, %error, "the replica is not moved");
-                    if let Err(error) = self.log_manager.cancel_future(partition.id()) {
-                        error!(%partition, %error, "the copy cannot be deleted");
+                Err(error) => match self.log_manager.give_up_future(&future) {
+                    Ok(true) => error!(%partition, %error, "the replica is not moved"),
+                    Ok(false) if self.log_manager.is_under_way(&future) => {
+                        error!(%partition, %error, "the move was not finished; the next start does it");
                     }
-                }
+                    Ok(false) => debug!(%partition, %error, "given up meanwhile"),
+                    Err(failed) => {
+                        error!(%partition, %error, %failed, "the replica is not moved, and its copy not deleted");
+                    }
+                },
             }
         }
         pause
+    }
+
+    /// Held during each step of a move. None: the broker stops, and what it closes must not be written any more.
+    fn may_move(&self) -> Option<MutexGuard<'_, ()>> {
+        let moving = self.moving.lock();
+        (!self.tasks.shutdown_token().is_cancelled()).then_some(moving)
     }
 
     /// Some: worth another look after that time. None: it has moved, or cannot now.
@@ -113,27 +126,36 @@ impl ReplicaManager {
         future: &Arc<SharedLog>,
     ) -> Result<Option<Duration>, MoveError> {
         let mut copied = 0;
-        loop {
-            let current = {
-                let inner = partition.lock();
-                if inner.offline { return Ok(None) } else { inner.log.clone() }
-            };
-            if let Some(wait_ms) = self.move_throttle_wait_ms() {
-                return Ok(Some(Duration::from_millis(wait_ms)));
-            }
-            match self.log_manager.copy_to_future(&current, future, self.context.clock.now_ms())? {
-                CopyStep::Copied { bytes } => {
-                    let now_ms = self.context.clock.monotonic_ms();
-                    self.context.move_throttle.lock().record(bytes, now_ms);
-                    copied += bytes;
-                    if copied >= TURN_BYTES {
-                        return Ok(Some(Duration::ZERO));
-                    }
+        for _ in 0..ROUNDS {
+            loop {
+                let Some(_moving) = self.may_move() else { return Ok(None) };
+                // Given up meanwhile, perhaps with the replica.
+                if !self.log_manager.is_under_way(future) {
+                    return Ok(None);
                 }
-                CopyStep::CaughtUp => break,
+                let current = {
+                    let inner = partition.lock();
+                    if inner.offline { return Ok(None) } else { inner.log.clone() }
+                };
+                if let Some(wait_ms) = self.move_throttle_wait_ms() {
+                    return Ok(Some(Duration::from_millis(wait_ms)));
+                }
+                match self.log_manager.copy_to_future(&current, future, self.context.clock.now_ms())? {
+                    CopyStep::Copied { bytes } => {
+                        let now_ms = self.context.clock.monotonic_ms();
+                        self.context.move_throttle.lock().record(bytes, now_ms);
+                        copied += bytes;
+                        if copied >= TURN_BYTES {
+                            return Ok(Some(Duration::ZERO));
+                        }
+                    }
+                    CopyStep::CaughtUp => break,
+                }
             }
+            let Some(_moving) = self.may_move() else { return Ok(None) };
+            self.log_manager.make_future_durable(future)?;
         }
-        self.log_manager.make_future_durable(future)?;
+        let Some(_moving) = self.may_move() else { return Ok(None) };
         let moved = self.switch(partition, future)?;
         Ok((!moved).then_some(IDLE))
     }
@@ -145,8 +167,7 @@ impl ReplicaManager {
     /// False: not now.
     fn switch(&self, partition: &Partition, future: &Arc<SharedLog>) -> Result<bool, MoveError> {
         let _applying = self.applying.lock();
-        let is_current = |own: Arc<SharedLog>| Arc::ptr_eq(&own, future);
-        if !self.log_manager.future(partition.id()).is_some_and(is_current) {
+        if !self.log_manager.is_under_way(future) {
             // Given up meanwhile.
             return Ok(true);
         }

@@ -164,6 +164,8 @@ pub struct ReplicaManager {
     pub(super) tasks: TaskGroup,
     /// Serialises changes of metadata; true once the directories have been compared with an image.
     pub(super) applying: Mutex<bool>,
+    /// A step of a move between log directories goes on.
+    pub(super) moving: Arc<Mutex<()>>,
     /// Replicas for which there was no space.
     pub(super) unhosted: Mutex<BTreeSet<TopicIdPartition>>,
     /// Replicas that a change takes away which the image does not show yet, and whether their topics stay.
@@ -249,6 +251,7 @@ impl ReplicaManager {
             sessions: Mutex::new(SessionCache::new(limits)),
             tasks,
             applying: Mutex::new(false),
+            moving: Arc::default(),
             unhosted: Mutex::default(),
             leaving: RwLock::default(),
         })

@@ -112,9 +112,14 @@ impl ReplicaManager {
             warn!(?late, "replica tasks were aborted");
         }
         let (begun, logs) = (Instant::now(), self.partitions.read().len());
-        let log_manager = self.log_manager.clone();
+        let (log_manager, moving) = (self.log_manager.clone(), self.moving.clone());
         let broker_epoch = self.context.own_broker_epoch(self.context.local);
-        match tokio::task::spawn_blocking(move || log_manager.close(broker_epoch)).await {
+        let close = move || {
+            // A step that outlived its task; none follows it.
+            let _moving = moving.lock();
+            log_manager.close(broker_epoch)
+        };
+        match tokio::task::spawn_blocking(close).await {
             Ok(Ok(())) => info!(logs, took = ?begun.elapsed(), "logs closed"),
             Ok(Err(error)) => {
                 error!(%error, "logs were not closed cleanly; the next start recovers their tails")

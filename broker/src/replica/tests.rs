@@ -4,6 +4,7 @@ mod apis;
 mod cluster;
 mod cuts;
 mod fetching;
+mod moves;
 mod read_replicas;
 mod replication;
 mod scale;

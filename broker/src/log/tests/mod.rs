@@ -11,6 +11,8 @@ mod dump;
 mod managing;
 mod model;
 mod moving;
+mod moving_faults;
+mod moving_support;
 mod reading;
 mod recovering;
 mod replacing;

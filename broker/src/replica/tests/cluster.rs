@@ -88,10 +88,19 @@ impl ReplicaDeps for Controller {
 impl Cluster {
     /// Brokers 1 to `count`, registered and unfenced.
     pub async fn start(count: i32, min_insync_replicas: usize) -> Arc<Cluster> {
+        Cluster::start_with_directories(count, min_insync_replicas, 1).await
+    }
+
+    pub async fn start_with_directories(
+        count: i32,
+        min_insync_replicas: usize,
+        directories: usize,
+    ) -> Arc<Cluster> {
         let weak = Arc::new(Mutex::new(Weak::new()));
         let mut brokers = Vec::new();
         for broker in 1..=count {
-            brokers.push(start_broker(BrokerId(broker), min_insync_replicas, weak.clone()).await);
+            let id = BrokerId(broker);
+            brokers.push(start_broker(id, min_insync_replicas, directories, weak.clone()).await);
         }
         let cluster = Arc::new(Cluster {
             brokers,
@@ -407,13 +416,25 @@ pub fn bytes_of(partition: &Partition) -> Vec<u8> {
     bytes
 }
 
-async fn start_broker(id: BrokerId, min_isr: usize, cluster: Arc<Mutex<Weak<Cluster>>>) -> Broker {
+async fn start_broker(
+    id: BrokerId,
+    min_isr: usize,
+    directories: usize,
+    cluster: Arc<Mutex<Weak<Cluster>>>,
+) -> Broker {
     let disk = tempfile::tempdir().expect("directory");
-    let directory = DirectoryId(Uuid::new_v4());
+    let directories: Vec<_> = (0..directories)
+        .map(|number| {
+            let path = disk.path().join(number.to_string());
+            std::fs::create_dir(&path).expect("directory");
+            (path, DirectoryId(Uuid::new_v4()))
+        })
+        .collect();
+    let directory = directories[0].1;
     let log_config = Arc::new(LogConfig::default());
     let logs = LogManager::open(
         LogManagerConfig {
-            directories: vec![(disk.path().to_path_buf(), directory)],
+            directories,
             unusable: Vec::new(),
             default_log_config: log_config.clone(),
             recovery_threads: 1,
