@@ -143,8 +143,9 @@ impl Log {
             producer_snapshot::remove(&self.directory, offset)?;
         }
         self.save_epochs_after_cut()?;
-        self.active().create_file()?;
-        self.forget_compacted()
+        let created = self.active().create_file();
+        // Also where there was no room for the file: what comes into the log is not to be dropped at the next start.
+        self.forget_compacted().and(created)
     }
 
     /// At once: batches that come next bring epochs that contradict the ones just dropped. A file that

@@ -65,7 +65,9 @@ impl Pass<'_> {
             // A power cut must not take records for whose sake others went.
             self.log.flush_up_to(next_base, false)?;
             (self.checkpoint)()?;
-            self.log.maintain().note_compacted(end_offset)?;
+            // The last of them is cleaned whole, also where the map was full in its middle: aborted records and spent
+            // markers go up to its end.
+            self.log.maintain().note_compacted(next_base)?;
         }
         let mut transactions = CleanedTransactions::new(source.aborted.clone());
         let mut scratch = Scratch::default();

@@ -106,8 +106,9 @@ impl Log {
         self.cleaned_to = None;
         if std::mem::take(&mut self.compacted_end) > 0 {
             forget_compacted_end(&self.directory)?;
-            // Should it come back after a power cut, what was copied meanwhile would go with it.
-            disk::sync_directory(&self.directory)?;
+            // Should it come back after a power cut, what was copied meanwhile would go with it: a flush syncs the
+            // directory before what was copied. Not here: that takes a descriptor, which may be what has run out.
+            self.directory_changed = true;
         }
         Ok(())
     }
