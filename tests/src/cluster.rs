@@ -38,6 +38,8 @@ pub struct ClusterSpec {
     pub linked: bool,
     /// An address of its own unless given.
     pub host: Option<String>,
+    /// Of all nodes, beside what they inherit.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// What goes over a link.
@@ -71,6 +73,7 @@ impl ClusterSpec {
             data: BTreeMap::new(),
             linked: false,
             host: None,
+            environment: BTreeMap::new(),
         }
     }
 
@@ -81,6 +84,11 @@ impl ClusterSpec {
 
     pub fn with(mut self, key: &str, value: &str) -> ClusterSpec {
         self.properties.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub fn with_environment(mut self, name: &str, value: &str) -> ClusterSpec {
+        self.environment.insert(name.to_owned(), value.to_owned());
         self
     }
 
@@ -262,6 +270,7 @@ impl Cluster {
             Err(_) => command.env_remove("RUST_LOG"),
         };
         let child = command
+            .envs(&self.spec.environment)
             .env("KAGAMI_FAULTS", node.faults.directory())
             .arg("--config")
             .arg(&node.properties)
