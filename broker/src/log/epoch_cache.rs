@@ -50,7 +50,14 @@ impl EpochCache {
         for (epoch, start) in &self.entries {
             text.push_str(&format!("{epoch} {start}\n"));
         }
-        replace_file(&log_directory.join(EPOCH_CHECKPOINT), text.as_bytes(), durability)?;
+        let path = log_directory.join(EPOCH_CHECKPOINT);
+        // A leader that wrote nothing leaves the epochs as they were, and thousands of such logs stop together.
+        if durability == Durability::Process
+            && read_text(&path).is_ok_and(|there| there.as_ref() == Some(&text))
+        {
+            return Ok(());
+        }
+        replace_file(&path, text.as_bytes(), durability)?;
         // After a write that a power cut may lose, the next flush has to write again.
         self.dirty = durability == Durability::Process;
         Ok(())
@@ -240,6 +247,28 @@ mod tests {
             cache.truncate_from_start(Offset(start));
             assert_eq!(entries(&cache), expected, "start {start}");
         }
+    }
+
+    #[test]
+    fn what_stands_there_is_not_written_again() {
+        use std::os::unix::fs::MetadataExt;
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(EPOCH_CHECKPOINT);
+        let file = || std::fs::metadata(&path).unwrap().ino();
+        let mut known = cache(&[(3, 0)]);
+        known.save(directory.path(), Durability::Power).unwrap();
+        let first = file();
+        known.assign(LeaderEpoch(4), Offset(9));
+        known.truncate_from_end(Offset(9));
+        known.save(directory.path(), Durability::Process).unwrap();
+        assert_eq!(file(), first);
+        // Whether what stands there is on disk is not known.
+        known.save(directory.path(), Durability::Power).unwrap();
+        assert_ne!(file(), first);
+        known.assign(LeaderEpoch(5), Offset(9));
+        known.save(directory.path(), Durability::Process).unwrap();
+        assert_eq!(entries(&EpochCache::load(directory.path()).unwrap().unwrap()), [(3, 0), (5, 9)]);
     }
 
     #[test]
