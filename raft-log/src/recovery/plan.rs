@@ -1,0 +1,220 @@
+//! What an operator wants of a recovery, and what stands against it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::VoterId;
+use crate::error::OpenError;
+
+/// How far a voter's log reaches: `NODE@TERM:END`. Of two the one with the higher term has more, and with
+/// the same term the longer one, as in an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub node_id: u64,
+    /// Of the last entry; 0: there is none.
+    pub last_term: u64,
+    /// First index that the log does not have.
+    pub end_index: u64,
+}
+
+impl Position {
+    fn has_more_than(&self, other: &Position) -> bool {
+        (self.last_term, self.end_index) > (other.last_term, other.end_index)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}:{}", self.node_id, self.last_term, self.end_index)
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Position, ()> {
+        let (node_id, rest) = text.split_once('@').ok_or(())?;
+        let (last_term, end_index) = rest.split_once(':').ok_or(())?;
+        let number = |text: &str| text.parse().map_err(drop);
+        Ok(Position {
+            node_id: number(node_id)?,
+            last_term: number(last_term)?,
+            end_index: number(end_index)?,
+        })
+    }
+}
+
+/// What the store of a stopped voter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoppedVoter {
+    pub voter: VoterId,
+    pub position: Position,
+    /// The term that it voted in last.
+    pub term: u64,
+    /// First index that it does not know to be committed.
+    pub committed_end_index: u64,
+    /// Of the newest membership in its log, with their addresses.
+    pub voters: Vec<(VoterId, String)>,
+    /// Number of the last recovery; 0: there was none.
+    pub recovery: u64,
+}
+
+/// What the operator wants: every voter is either kept, lost or a survivor that is given up as well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    pub keep: u64,
+    pub lost: BTreeSet<u64>,
+    /// Survivors beside the one that is kept, and how far they reach.
+    pub survivors: Vec<Position>,
+}
+
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("there is no quorum's store in {0}: this controller never belonged to a quorum")]
+    NoStore(std::path::PathBuf),
+    #[error("the quorum's store holds no membership: this controller never belonged to a quorum")]
+    NoMembership,
+    #[error("this is controller {0}; the one to keep is {1}")]
+    NotKept(u64, u64),
+    #[error("controller {0} is no voter of the quorum: the voters are {1}")]
+    NotAVoter(u64, String),
+    #[error(
+        "the voters are {voters}, and {named} are named: exactly one is kept, and each of the others is lost \
+         or another survivor"
+    )]
+    OtherVoters { voters: String, named: String },
+    #[error(
+        "{survivors} of {voters} voters survive, which is a majority: start them, and they go on by themselves"
+    )]
+    MajoritySurvives { survivors: usize, voters: usize },
+    #[error("controller {} has more ({theirs}) than this one ({ours}): recover from that one", .theirs.node_id)]
+    LessThanAnother { ours: Position, theirs: Position },
+    #[error("the quorum's store: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// PURE: what stands against the plan.
+pub fn check(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
+    let list = |ids: &BTreeSet<u64>| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let voters: BTreeSet<u64> = found.voters.iter().map(|(voter, _)| voter.node_id).collect();
+    let me = found.voter.node_id;
+    if plan.keep != me {
+        return Err(RecoveryError::NotKept(me, plan.keep));
+    }
+    if !found.voters.iter().any(|(voter, _)| *voter == found.voter) {
+        return Err(RecoveryError::NotAVoter(me, list(&voters)));
+    }
+    let mut named = BTreeSet::from([me]);
+    let others = plan.lost.iter().copied().chain(plan.survivors.iter().map(|position| position.node_id));
+    let repeated = others.filter(|id| !named.insert(*id)).count();
+    if repeated > 0 || named != voters {
+        return Err(RecoveryError::OtherVoters { voters: list(&voters), named: list(&named) });
+    }
+    let survivors = plan.survivors.len() + 1;
+    if survivors * 2 > voters.len() {
+        return Err(RecoveryError::MajoritySurvives { survivors, voters: voters.len() });
+    }
+    let ours = found.position;
+    match plan.survivors.iter().find(|theirs| theirs.has_more_than(&ours)) {
+        Some(theirs) => Err(RecoveryError::LessThanAnother { ours, theirs: *theirs }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn voter(node_id: u64) -> VoterId {
+        VoterId { node_id, directory_id: Uuid::from_u128(u128::from(node_id) + 100) }
+    }
+
+    fn at(node_id: u64, last_term: u64, end_index: u64) -> Position {
+        Position { node_id, last_term, end_index }
+    }
+
+    fn found(me: u64, voters: &[u64]) -> StoppedVoter {
+        StoppedVoter {
+            voter: voter(me),
+            position: at(me, 7, 100),
+            term: 8,
+            committed_end_index: 98,
+            voters: voters.iter().map(|id| (voter(*id), String::new())).collect(),
+            recovery: 0,
+        }
+    }
+
+    fn refused(me: u64, voters: &[u64], lost: &[u64], survivors: &[Position]) -> Option<String> {
+        let plan = Plan { keep: me, lost: lost.iter().copied().collect(), survivors: survivors.to_vec() };
+        check(&found(me, voters), &plan).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn only_the_exact_set_of_voters_is_accepted() {
+        assert_eq!(refused(1, &[1, 2, 3], &[2, 3], &[]), None);
+        assert_eq!(refused(1, &[1, 2, 3, 4, 5], &[3, 4, 5], &[at(2, 7, 99)]), None);
+        for (lost, survivors) in [
+            (&[2][..], &[][..]),
+            (&[2, 3, 4], &[]),
+            (&[], &[]),
+            (&[1, 2, 3], &[]),
+            // One that is named twice.
+            (&[2, 3], &[at(3, 1, 1)]),
+        ] {
+            let error = refused(1, &[1, 2, 3], lost, survivors).unwrap();
+            assert!(error.contains("the voters are 1, 2, 3"), "{error}");
+        }
+        assert!(refused(4, &[1, 2, 3], &[1, 2, 3], &[]).unwrap().contains("no voter"));
+        let plan = Plan { keep: 2, ..Plan::default() };
+        assert!(check(&found(1, &[1, 2, 3]), &plan).unwrap_err().to_string().contains("controller 1"));
+        // The same node with a directory of its own is another voter.
+        let mut wiped = found(1, &[1, 2, 3]);
+        wiped.voter.directory_id = Uuid::nil();
+        let plan = Plan { keep: 1, lost: BTreeSet::from([2, 3]), survivors: Vec::new() };
+        assert!(matches!(check(&wiped, &plan), Err(RecoveryError::NotAVoter(1, _))));
+    }
+
+    #[test]
+    fn a_majority_needs_no_recovery() {
+        for (voters, lost, survivors) in [
+            (&[1][..], &[][..], &[][..]),
+            (&[1, 2, 3], &[3], &[at(2, 1, 1)]),
+            (&[1, 2, 3, 4, 5], &[4, 5], &[at(2, 1, 1), at(3, 1, 1)]),
+        ] {
+            assert!(refused(1, voters, lost, survivors).unwrap().contains("a majority"));
+        }
+        assert_eq!(refused(1, &[1, 2], &[2], &[]), None);
+    }
+
+    #[test]
+    fn the_survivor_with_the_most_is_kept() {
+        for (theirs, less) in [
+            (at(2, 7, 101), true),
+            (at(2, 8, 1), true),
+            (at(2, 7, 100), false),
+            (at(2, 6, 500), false),
+            (at(2, 7, 99), false),
+        ] {
+            let error = refused(1, &[1, 2, 3, 4, 5], &[3, 4, 5], &[theirs]);
+            assert_eq!(error.is_some(), less, "{theirs}: {error:?}");
+            assert!(error.is_none_or(|error| error.contains(&format!("controller 2 has more ({theirs})"))));
+        }
+    }
+
+    #[test]
+    fn positions_are_read_as_they_are_written() {
+        let position = at(103, 7, 1234);
+        assert_eq!(position.to_string().parse(), Ok(position));
+        for wrong in ["", "103", "103@7", "103@7:", "@7:1", "a@7:1", "/data/103@7:x"] {
+            assert_eq!(wrong.parse::<Position>(), Err(()), "{wrong}");
+        }
+    }
+}
