@@ -10,6 +10,7 @@ mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use openraft::entry::RaftEntry as _;
@@ -23,7 +24,7 @@ pub use plan::{Plan, Position, RecoveryError, StoppedVoter, check};
 
 use crate::config::{Identity, VoterId};
 use crate::snapshot::Snapshots;
-use crate::store::{CREATED_MARK, Store};
+use crate::store::{CREATED_MARK, Store, damaged};
 use crate::type_config::{Entry, LogId, StoredMembership, Vote};
 
 /// From the highest term known to that of the recovery: lost voters may have counted on for a while.
@@ -65,10 +66,10 @@ pub async fn inspect(
     cluster_id: &str,
     voter: VoterId,
 ) -> Result<StoppedVoter, RecoveryError> {
-    let mut store = open(data_dir, cluster_id, voter).await?;
-    let found = read(&mut store, data_dir, voter).await;
+    let store = open(data_dir, cluster_id, voter).await?;
+    let read = read(&store, data_dir, voter);
     close(store).await;
-    found.map(|(found, _)| found)
+    read.map(|read| read.found)
 }
 
 /// Makes the kept voter the only one, as planned.
@@ -79,28 +80,29 @@ pub async fn recover(
     plan: &Plan,
     at_ms: i64,
 ) -> Result<StoppedVoter, RecoveryError> {
-    let mut store = open(data_dir, cluster_id, voter).await?;
-    let outcome = write(&mut store, data_dir, voter, plan, at_ms).await;
+    let store = open(data_dir, cluster_id, voter).await?;
+    let outcome = write(&store, data_dir, voter, plan, at_ms).await;
     close(store).await;
     outcome?;
     inspect(data_dir, cluster_id, voter).await
 }
 
 async fn write(
-    store: &mut Store,
+    store: &Store,
     data_dir: &Path,
     voter: VoterId,
     plan: &Plan,
     at_ms: i64,
 ) -> Result<(), RecoveryError> {
-    let (found, membership) = read(store, data_dir, voter).await?;
+    let Read { found, membership, covered } = read(store, data_dir, voter)?;
     check(&found, plan)?;
+    fill_gap(store, covered).await?;
     let known = plan.survivors.iter().map(|survivor| survivor.last_term);
     let known = known.chain([found.term, found.position.last_term, found.recovery]);
     let number = known.max().unwrap_or_default() + TERM_STEP;
     let node = membership.membership().get_node(&voter).cloned().unwrap_or_else(|| BasicNode::new(""));
     let nodes = BTreeMap::from([(voter, node)]);
-    let alone = Membership::new(vec![BTreeSet::from([voter])], nodes).map_err(std::io::Error::other)?;
+    let alone = Membership::new(vec![BTreeSet::from([voter])], nodes).map_err(io::Error::other)?;
     let log_id = LogId::new(LeaderId::new(number, voter).to_committed(), found.position.end_index);
     let entry: Entry = Entry::new(log_id, EntryPayload::Membership(alone));
     let given_up = found.voters.iter().map(|(id, _)| *id).filter(|id| *id != voter).collect();
@@ -117,24 +119,28 @@ async fn open(data_dir: &Path, cluster_id: &str, voter: VoterId) -> Result<Store
     }
     let identity = Identity { cluster_id: cluster_id.to_owned(), voter };
     let opened = tokio::task::spawn_blocking(move || Store::open(&directory, &identity)).await;
-    Ok(opened.map_err(std::io::Error::other)??)
+    Ok(opened.map_err(io::Error::other)??)
 }
 
 async fn close(store: Store) {
     drop(tokio::task::spawn_blocking(move || store.close()).await);
 }
 
-async fn read(
-    store: &mut Store,
-    data_dir: &Path,
-    voter: VoterId,
-) -> Result<(StoppedVoter, StoredMembership), RecoveryError> {
+struct Read {
+    found: StoppedVoter,
+    membership: StoredMembership,
+    /// How far the snapshot reaches.
+    covered: Option<LogId>,
+}
+
+fn read(store: &Store, data_dir: &Path, voter: VoterId) -> Result<Read, RecoveryError> {
     let snapshots = Snapshots::open(data_dir.join("quorum").join("snapshots"), store.clone())?;
     let snapshot = snapshots.current().map(|(meta, _)| meta);
-    store.check_complete(snapshot.as_ref().and_then(|meta| meta.last_log_id))?;
+    let covered = snapshot.as_ref().and_then(|meta| meta.last_log_id);
+    store.check_complete(covered)?;
     let (_, last_in_log) = store.ends();
-    let last = last_in_log.max(snapshot.as_ref().and_then(|meta| meta.last_log_id));
-    let in_log = newest_membership(store, last_in_log.next_index()).await?;
+    let last = last_in_log.max(covered);
+    let in_log = newest_membership(store, covered.next_index(), last_in_log.next_index())?;
     let membership = in_log.or_else(|| snapshot.map(|meta| meta.last_membership));
     let membership = membership.ok_or(RecoveryError::NoMembership)?;
     let ids: BTreeSet<VoterId> = membership.membership().voter_ids().collect();
@@ -151,23 +157,113 @@ async fn read(
         voters: nodes.map(|(id, node)| (*id, node.addr.clone())).collect(),
         recovery: store.recovery(),
     };
-    Ok((found, membership))
+    Ok(Read { found, membership, covered })
 }
 
-/// The last one in the log, committed or not, as the consensus itself goes by it.
-async fn newest_membership(store: &mut Store, end: u64) -> std::io::Result<Option<StoredMembership>> {
+/// The last one in these entries, committed or not, as the consensus itself goes by it. What is below the
+/// snapshot's end counts no more.
+fn newest_membership(store: &Store, start: u64, end: u64) -> io::Result<Option<StoredMembership>> {
     let mut end = end;
-    loop {
-        let start = end.saturating_sub(READ_ENTRIES);
-        let entries = store.read(start, end)?;
+    while start < end {
+        let from = end.saturating_sub(READ_ENTRIES).max(start);
+        let entries = store.read(from, end)?;
         for entry in entries.iter().rev() {
             if let EntryPayload::Membership(membership) = &entry.payload {
                 return Ok(Some(StoredMembership::new(Some(entry.log_id()), membership.clone())));
             }
         }
-        if start == 0 || entries.is_empty() {
-            return Ok(None);
+        end = from;
+    }
+    Ok(None)
+}
+
+/// Where a voter was killed after it had taken in a snapshot and before its log was cut to it, the log ends
+/// below the snapshot. It goes on after it, as at any other start: nothing else may be appended.
+async fn fill_gap(store: &Store, covered: Option<LogId>) -> io::Result<()> {
+    let (_, last) = store.ends();
+    match covered {
+        Some(covered) if last < Some(covered) && covered.index < last.next_index() => {
+            Err(damaged("the log goes on beside the snapshot"))
         }
-        end = start;
+        Some(covered) if last < Some(covered) => store.drop_upto(covered).await,
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::type_config::{Payload, SnapshotMeta};
+
+    const CLUSTER: &str = "test";
+
+    fn voter(node_id: u64) -> VoterId {
+        VoterId { node_id, directory_id: Uuid::from_u128(u128::from(node_id) + 100) }
+    }
+
+    fn log_id(term: u64, index: u64) -> LogId {
+        LogId::new(LeaderId::new(term, voter(1)).to_committed(), index)
+    }
+
+    fn membership(node_ids: &[u64]) -> Membership<VoterId, BasicNode> {
+        let ids: BTreeSet<VoterId> = node_ids.iter().copied().map(voter).collect();
+        let nodes: BTreeMap<_, _> = ids.iter().map(|id| (*id, BasicNode::new("host:1"))).collect();
+        Membership::new(vec![ids], nodes).unwrap()
+    }
+
+    /// A log that begins with this membership.
+    async fn log(store: &Store, voters: &[u64], end: u64) {
+        let first = EntryPayload::Membership(membership(voters));
+        let rest = |index| Entry::new(log_id(1, index), EntryPayload::Normal(Payload(vec![7_u8].into())));
+        let first = Entry::new(log_id(1, 0), first);
+        store.write_durably(std::iter::once(first).chain((1..end).map(rest))).await.unwrap();
+        store.write_vote(&Vote::new(1, voter(1))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_behind_the_logs_end_is_what_the_log_goes_on_from() {
+        let directory = tempfile::tempdir().unwrap();
+        let quorum = directory.path().join("quorum");
+        let identity = Identity { cluster_id: CLUSTER.into(), voter: voter(1) };
+        let store = Store::open(&quorum, &identity).unwrap();
+        log(&store, &[1, 2, 3], 500).await;
+        let snapshots = Snapshots::open(quorum.join("snapshots"), store.clone()).unwrap();
+        // Killed before the log was cut to it; meanwhile there were other voters.
+        let meta = SnapshotMeta {
+            last_log_id: Some(log_id(2, 1_000)),
+            last_membership: StoredMembership::new(Some(log_id(2, 700)), membership(&[1, 2, 4])),
+        };
+        snapshots.save(meta, Box::new(|| b"state".to_vec())).await.unwrap();
+        close(store).await;
+
+        let found = inspect(directory.path(), CLUSTER, voter(1)).await.unwrap();
+        assert_eq!((found.position.last_term, found.position.end_index), (2, 1_001));
+        let node_ids: Vec<u64> = found.voters.iter().map(|(id, _)| id.node_id).collect();
+        assert_eq!(node_ids, [1, 2, 4]);
+        let plan = Plan { keep: 1, lost: BTreeSet::from([2, 4]), survivors: Vec::new() };
+        let after = recover(directory.path(), CLUSTER, voter(1), &plan, 1).await.unwrap();
+        assert_eq!(after.position.end_index, 1_002);
+        assert_eq!(after.voters.len(), 1);
+        let store = Store::open(&quorum, &identity).unwrap();
+        let entries = store.read(0, u64::MAX).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.log_id().index).collect::<Vec<_>>(), [1_001]);
+        close(store).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_behind_a_gap() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity { cluster_id: CLUSTER.into(), voter: voter(1) };
+        let store = Store::open(&directory.path().join("quorum"), &identity).unwrap();
+        log(&store, &[1, 2, 3], 5).await;
+        let entry = |index| Entry::new(log_id(9, index), EntryPayload::Membership(membership(&[1])));
+        for index in [4, 6] {
+            let refused = store.recover(Recovered::learned(9), Vote::new(9, voter(1)), entry(index)).await;
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData, "{index}");
+        }
+        assert_eq!((store.recovery(), store.ends().1), (0, Some(log_id(1, 4))));
+        close(store).await;
     }
 }

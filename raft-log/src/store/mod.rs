@@ -127,6 +127,10 @@ impl Store {
     /// log; all of it or nothing.
     pub async fn recover(&self, recovered: Recovered, vote: Vote, membership: Entry) -> io::Result<()> {
         let first_index = membership.log_id().index;
+        let log_end = self.shared.memory.read().end_index();
+        if first_index != log_end {
+            return Err(damaged(format!("the log ends at {log_end}: entry {first_index} does not follow")));
+        }
         let end_index = first_index + 1;
         let marks = vec![
             (keys::VOTE, keys::seal(keys::VOTE, &vote)?),
