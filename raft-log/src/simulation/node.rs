@@ -87,7 +87,7 @@ pub async fn open(world: &World, owner: Owner, disk: Disk) -> Result<Life, OpenE
         .await
         .map_err(|error| OpenError::Consensus(error.to_string()))?;
     let (leadership_sender, leadership) = watch::channel(Leadership::default());
-    let following = leadership::follow(raft.clone(), applied, leadership_sender, gate, |_| {});
+    let following = leadership::follow(raft.clone(), applied, leadership_sender, gate, |_, _| {});
     drop(SimulatedRuntime::spawn(following));
     if store.has_log() {
         elect_if_alone(&raft, voter).await;

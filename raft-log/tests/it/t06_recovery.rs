@@ -3,8 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use protocol::proto::raft as wire;
+use protocol::proto::raft::raft_client::RaftClient;
 use raft_log::recovery::{Plan, RecoveryError, inspect, recover};
-use raft_log::{OpenError, RaftLog};
+use raft_log::{OpenError, RaftLog, VoterId};
+use tonic::Code;
+use uuid::Uuid;
 
 use crate::quorum::{CLUSTER, Quorum, Recorder, eventually, payloads};
 
@@ -125,6 +130,50 @@ async fn of_two_survivors_the_one_with_more_is_kept() {
         (status.voters.len() == 2).then_some(())
     })
     .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stranger_says_of_a_recovery_ends_no_leader() {
+    let mut quorum = Quorum::new(4);
+    quorum.listed = 3;
+    // An observer, which is there before the others and empty.
+    quorum.start(3).await;
+    let voter = |voter: VoterId| {
+        let directory_id = Bytes::copy_from_slice(voter.directory_id.as_bytes());
+        Some(wire::Voter { node_id: voter.node_id, directory_id })
+    };
+    let mut client = RaftClient::connect(format!("http://{}", quorum.addresses[3])).await.unwrap();
+    let stranger = VoterId { node_id: 9, directory_id: Uuid::from_u128(9) };
+    // A vote of term 7: term, node id, directory id, not committed, no log.
+    let whole = [&[7, 1, 9, 16][..], stranger.directory_id.as_bytes(), &[0, 0, 0]].concat();
+    for (recovery, body) in [(u64::MAX, Vec::new()), (u64::MAX, whole.clone()), (6, whole)] {
+        let target = voter(quorum.id(3));
+        let header = wire::Header { cluster_id: CLUSTER.into(), sender: voter(stranger), target, recovery };
+        client.vote(wire::Call { header: Some(header), body: body.into() }).await.unwrap_err();
+    }
+    for number in 0..3 {
+        quorum.start(number).await;
+    }
+    quorum.append_all(payloads("a", 3)).await;
+    quorum.all_saw(&payloads("a", 3)).await;
+
+    // With a copy of a voter somebody has tried out a recovery, and it reaches this quorum.
+    let (leader, _) = quorum.leader().await;
+    let mut client = RaftClient::connect(format!("http://{}", quorum.addresses[leader])).await.unwrap();
+    let announced = wire::AnnounceRequest {
+        cluster_id: CLUSTER.into(),
+        sender: voter(quorum.id((leader + 1) % 3)),
+        address: "127.0.0.1:1".into(),
+        has_log: true,
+        recovery: 6,
+    };
+    let refused = client.announce(announced).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let members = quorum.voter(leader).log.status().voters;
+    assert!(members.iter().all(|member| member.address != "127.0.0.1:1"), "{members:?}");
+    quorum.append_all(payloads("b", 3)).await;
+    quorum.all_saw(&[payloads("a", 3), payloads("b", 3)].concat()).await;
     quorum.stop_all().await;
 }
 
