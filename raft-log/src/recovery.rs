@@ -19,6 +19,7 @@ use openraft::impls::leader_id_std::LeaderId;
 use openraft::vote::RaftLeaderId as _;
 use openraft::{EntryPayload, LogIdOptionExt as _, Membership};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 pub use plan::{Plan, Position, RecoveryError, StoppedVoter, check};
 
@@ -27,8 +28,6 @@ use crate::snapshot::Snapshots;
 use crate::store::{CREATED_MARK, Store, damaged};
 use crate::type_config::{Entry, LogId, StoredMembership, Vote};
 
-/// From the highest term known to that of the recovery: lost voters may have counted on for a while.
-const TERM_STEP: u64 = 1000;
 const READ_ENTRIES: u64 = 512;
 
 /// The mark that a recovery leaves, for good.
@@ -97,9 +96,7 @@ async fn write(
     let Read { found, membership, covered } = read(store, data_dir, voter)?;
     check(&found, plan)?;
     fill_gap(store, covered).await?;
-    let known = plan.survivors.iter().map(|survivor| survivor.last_term);
-    let known = known.chain([found.term, found.position.last_term, found.recovery]);
-    let number = known.max().unwrap_or_default() + TERM_STEP;
+    let number = plan::number(&found, plan, Uuid::new_v4().as_u64_pair().1)?;
     let node = membership.membership().get_node(&voter).cloned().unwrap_or_else(|| BasicNode::new(""));
     let nodes = BTreeMap::from([(voter, node)]);
     let alone = Membership::new(vec![BTreeSet::from([voter])], nodes).map_err(io::Error::other)?;
@@ -192,8 +189,6 @@ async fn fill_gap(store: &Store, covered: Option<LogId>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
     use crate::type_config::{Payload, SnapshotMeta};
 

@@ -10,6 +10,14 @@ use thiserror::Error;
 use crate::config::VoterId;
 use crate::error::OpenError;
 
+/// From the highest term known to that of the recovery: lost voters may have counted on for a while.
+const TERM_STEP: u64 = 1000;
+/// From which a recovery's number is drawn, above that: of two recoveries that know nothing of each other
+/// one must be the later one, and their leaders must not share terms.
+const NUMBERS: u64 = 100_000;
+/// Kafka's leader epoch shows no higher one; some are left for what comes after.
+const LAST_NUMBER: u64 = i32::MAX as u64 - TERM_STEP;
+
 /// How far a voter's log reaches: `NODE@TERM:END`. Of two the one with the higher term has more, and with
 /// the same term the longer one, as in an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +103,8 @@ pub enum RecoveryError {
     MajoritySurvives { survivors: usize, voters: usize },
     #[error("controller {} has more ({theirs}) than this one ({ours}): recover from that one", .theirs.node_id)]
     LessThanAnother { ours: Position, theirs: Position },
+    #[error("no term is left for a recovery: {0} is known, and the last is {last}", last = i32::MAX)]
+    NoTermLeft(u64),
     #[error("the quorum's store: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -125,6 +135,15 @@ pub fn check(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
         Some(theirs) => Err(RecoveryError::LessThanAnother { ours, theirs: *theirs }),
         None => Ok(()),
     }
+}
+
+/// PURE: the recovery's number, above all that is known and unlike any other. `random` says which.
+pub(super) fn number(found: &StoppedVoter, plan: &Plan, random: u64) -> Result<u64, RecoveryError> {
+    let known = plan.survivors.iter().map(|survivor| survivor.last_term);
+    let known = known.chain([found.term, found.position.last_term, found.recovery]);
+    let highest = known.max().unwrap_or_default();
+    let number = highest.saturating_add(TERM_STEP + random % NUMBERS);
+    if number > LAST_NUMBER { Err(RecoveryError::NoTermLeft(highest)) } else { Ok(number) }
 }
 
 #[cfg(test)]
@@ -206,6 +225,19 @@ mod tests {
             let error = refused(1, &[1, 2, 3, 4, 5], &[3, 4, 5], &[theirs]);
             assert_eq!(error.is_some(), less, "{theirs}: {error:?}");
             assert!(error.is_none_or(|error| error.contains(&format!("controller 2 has more ({theirs})"))));
+        }
+    }
+
+    #[test]
+    fn a_recovery_is_above_all_that_is_known_and_unlike_another() {
+        let plan = Plan { survivors: vec![at(2, 20, 9)], ..Plan::default() };
+        let known = |recovery| StoppedVoter { recovery, ..found(1, &[1, 2, 3]) };
+        assert_eq!(number(&known(0), &plan, 0).unwrap(), 1_020);
+        assert_eq!(number(&known(50), &plan, 0).unwrap(), 1_050);
+        assert_ne!(number(&known(50), &plan, 1).unwrap(), number(&known(50), &plan, 2).unwrap());
+        assert!(number(&known(50), &plan, u64::MAX).unwrap() < 200_000);
+        for last in [i32::MAX as u64, u64::MAX] {
+            assert!(matches!(number(&known(last), &plan, 0), Err(RecoveryError::NoTermLeft(_))), "{last}");
         }
     }
 

@@ -11,7 +11,7 @@ use raft_log::{OpenError, RaftLog, VoterId};
 use tonic::Code;
 use uuid::Uuid;
 
-use crate::quorum::{CLUSTER, Quorum, Recorder, eventually, payloads};
+use crate::quorum::{CLUSTER, PATIENCE, Quorum, Recorder, eventually, payloads};
 
 async fn refused_to_open(quorum: &Quorum, number: usize) -> OpenError {
     let opened = RaftLog::open(quorum.config(number), Arc::new(Recorder::default())).await;
@@ -130,6 +130,33 @@ async fn of_two_survivors_the_one_with_more_is_kept() {
         (status.voters.len() == 2).then_some(())
     })
     .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_recoveries_the_later_one_counts() {
+    let mut quorum = Quorum::started(3).await;
+    quorum.append_all(payloads("a", 5)).await;
+    quorum.all_saw(&payloads("a", 5)).await;
+    quorum.stop_all().await;
+    let mut numbers = Vec::new();
+    for number in [0, 1] {
+        let (directory, id) = (quorum.directories[number].path(), quorum.id(number));
+        let lost = (1..=3).filter(|node_id| *node_id != id.node_id).collect();
+        let plan = Plan { keep: id.node_id, lost, survivors: Vec::new() };
+        numbers.push(recover(directory, CLUSTER, id, &plan, 1).await.unwrap().recovery);
+    }
+    assert_ne!(numbers[0], numbers[1]);
+    for number in [0, 1] {
+        quorum.start(number).await;
+    }
+    let later = usize::from(numbers[1] > numbers[0]);
+    let failed = quorum.voter(1 - later).log.failed();
+    let reason = tokio::time::timeout(PATIENCE, failed).await.unwrap();
+    assert!(reason.contains(&format!("recovery {}", numbers[later])), "{reason}");
+    quorum.stop(1 - later).await;
+    quorum.append_all(payloads("b", 5)).await;
+    quorum.all_saw(&[payloads("a", 5), payloads("b", 5)].concat()).await;
     quorum.stop_all().await;
 }
 
