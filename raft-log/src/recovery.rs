@@ -152,6 +152,7 @@ fn read(store: &Store, data_dir: &Path, voter: VoterId) -> Result<Read, Recovery
         term: store.vote().map_or(0, |vote| vote.leader_id.term),
         committed_end_index: store.committed().next_index(),
         voters: nodes.map(|(id, node)| (*id, node.addr.clone())).collect(),
+        configurations: membership.membership().get_joint_config().clone(),
         recovery: store.recovery(),
     };
     Ok(Read { found, membership, covered })

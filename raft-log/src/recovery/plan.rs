@@ -67,6 +67,9 @@ pub struct StoppedVoter {
     pub committed_end_index: u64,
     /// Of the newest membership in its log, with their addresses.
     pub voters: Vec<(VoterId, String)>,
+    /// The same as sets of which each decides; more than one, the newest last, where the voters were being
+    /// changed.
+    pub configurations: Vec<BTreeSet<VoterId>>,
     /// Number of the last recovery; 0: there was none.
     pub recovery: u64,
 }
@@ -126,14 +129,29 @@ pub fn check(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
     if repeated > 0 || named != voters {
         return Err(RecoveryError::OtherVoters { voters: list(&voters), named: list(&named) });
     }
-    let survivors = plan.survivors.len() + 1;
-    if survivors * 2 > voters.len() {
-        return Err(RecoveryError::MajoritySurvives { survivors, voters: voters.len() });
-    }
+    check_majority(found, plan)?;
     let ours = found.position;
     match plan.survivors.iter().find(|theirs| theirs.has_more_than(&ours)) {
         Some(theirs) => Err(RecoveryError::LessThanAnother { ours, theirs: *theirs }),
         None => Ok(()),
+    }
+}
+
+/// They go on by themselves if they are a majority of each configuration.
+fn check_majority(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
+    // A node with two directories has the newer one: the older one was replaced because it is gone.
+    let newest_first = || found.configurations.iter().rev().flatten();
+    let voter = |node_id: u64| newest_first().find(|voter| voter.node_id == node_id).copied();
+    let mut surviving: BTreeSet<VoterId> =
+        plan.survivors.iter().filter_map(|position| voter(position.node_id)).collect();
+    surviving.insert(found.voter);
+    let survivors_of = |voters: &BTreeSet<VoterId>| voters.intersection(&surviving).count();
+    let all_have_one = found.configurations.iter().all(|voters| survivors_of(voters) * 2 > voters.len());
+    match found.configurations.last() {
+        Some(voters) if all_have_one => {
+            Err(RecoveryError::MajoritySurvives { survivors: survivors_of(voters), voters: voters.len() })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -167,6 +185,7 @@ mod tests {
             term: 8,
             committed_end_index: 98,
             voters: voters.iter().map(|id| (voter(*id), String::new())).collect(),
+            configurations: vec![voters.iter().map(|id| voter(*id)).collect()],
             recovery: 0,
         }
     }
@@ -211,6 +230,35 @@ mod tests {
             assert!(refused(1, voters, lost, survivors).unwrap().contains("a majority"));
         }
         assert_eq!(refused(1, &[1, 2], &[2], &[]), None);
+    }
+
+    #[test]
+    fn while_voters_are_changed_each_set_needs_its_majority() {
+        let wiped = VoterId { node_id: 3, directory_id: Uuid::from_u128(7) };
+        let set = |ids: &[u64]| ids.iter().copied().map(voter).collect::<BTreeSet<_>>();
+        let anew = BTreeSet::from([voter(1), voter(2), wiped]);
+        for (configurations, me, lost, survivors, stuck) in [
+            (vec![set(&[1, 2]), set(&[1, 2, 3])], voter(1), &[2][..], &[3][..], true),
+            (vec![set(&[1, 2]), set(&[1, 2, 3])], voter(1), &[3], &[2], false),
+            (vec![set(&[1, 2, 3]), set(&[1, 2, 3, 4])], voter(1), &[3, 4], &[2], true),
+            (vec![set(&[1, 2, 3]), set(&[1, 2, 3, 4])], voter(1), &[3], &[2, 4], false),
+            // The earlier directory of 3 is gone, whoever is kept.
+            (vec![set(&[1, 2, 3]), anew.clone()], voter(1), &[2], &[3], true),
+            (vec![set(&[1, 2, 3]), anew.clone()], wiped, &[2], &[1], true),
+            (vec![set(&[1, 2, 3]), anew.clone()], voter(1), &[3], &[2], false),
+        ] {
+            let all: BTreeSet<VoterId> = configurations.iter().flatten().copied().collect();
+            let found = StoppedVoter {
+                voter: me,
+                voters: all.into_iter().map(|id| (id, String::new())).collect(),
+                configurations,
+                ..found(me.node_id, &[])
+            };
+            let survivors: Vec<Position> = survivors.iter().map(|id| at(*id, 1, 1)).collect();
+            let plan = Plan { keep: me.node_id, lost: lost.iter().copied().collect(), survivors };
+            let refused = check(&found, &plan).err();
+            assert_eq!(refused.is_none(), stuck, "{:?} {plan:?}: {refused:?}", found.configurations);
+        }
     }
 
     #[test]
