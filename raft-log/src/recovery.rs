@@ -115,7 +115,7 @@ async fn open(data_dir: &Path, cluster_id: &str, voter: VoterId) -> Result<Store
         return Err(RecoveryError::NoStore(directory));
     }
     let identity = Identity { cluster_id: cluster_id.to_owned(), voter };
-    let opened = tokio::task::spawn_blocking(move || Store::open(&directory, &identity)).await;
+    let opened = tokio::task::spawn_blocking(move || Store::open_stopped(&directory, &identity)).await;
     Ok(opened.map_err(io::Error::other)??)
 }
 
@@ -154,6 +154,7 @@ fn read(store: &Store, data_dir: &Path, voter: VoterId) -> Result<Read, Recovery
         voters: nodes.map(|(id, node)| (*id, node.addr.clone())).collect(),
         configurations: membership.membership().get_joint_config().clone(),
         recovery: store.recovery(),
+        given_up: store.given_up(),
     };
     Ok(Read { found, membership, covered })
 }

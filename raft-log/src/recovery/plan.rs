@@ -72,6 +72,8 @@ pub struct StoppedVoter {
     pub configurations: Vec<BTreeSet<VoterId>>,
     /// Number of the last recovery; 0: there was none.
     pub recovery: u64,
+    /// Number of the recovery that gave it up; 0: none did.
+    pub given_up: u64,
 }
 
 /// What the operator wants: every voter is either kept, lost or a survivor that is given up as well.
@@ -129,7 +131,10 @@ pub fn check(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
     if repeated > 0 || named != voters {
         return Err(RecoveryError::OtherVoters { voters: list(&voters), named: list(&named) });
     }
-    check_majority(found, plan)?;
+    // One that was given up never goes on by itself.
+    if found.given_up == 0 {
+        check_majority(found, plan)?;
+    }
     let ours = found.position;
     match plan.survivors.iter().find(|theirs| theirs.has_more_than(&ours)) {
         Some(theirs) => Err(RecoveryError::LessThanAnother { ours, theirs: *theirs }),
@@ -158,7 +163,7 @@ fn check_majority(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError
 /// PURE: the recovery's number, above all that is known and unlike any other. `random` says which.
 pub(super) fn number(found: &StoppedVoter, plan: &Plan, random: u64) -> Result<u64, RecoveryError> {
     let known = plan.survivors.iter().map(|survivor| survivor.last_term);
-    let known = known.chain([found.term, found.position.last_term, found.recovery]);
+    let known = known.chain([found.term, found.position.last_term, found.recovery, found.given_up]);
     let highest = known.max().unwrap_or_default();
     let number = highest.saturating_add(TERM_STEP + random % NUMBERS);
     if number > LAST_NUMBER { Err(RecoveryError::NoTermLeft(highest)) } else { Ok(number) }
@@ -187,6 +192,7 @@ mod tests {
             voters: voters.iter().map(|id| (voter(*id), String::new())).collect(),
             configurations: vec![voters.iter().map(|id| voter(*id)).collect()],
             recovery: 0,
+            given_up: 0,
         }
     }
 
@@ -230,6 +236,9 @@ mod tests {
             assert!(refused(1, voters, lost, survivors).unwrap().contains("a majority"));
         }
         assert_eq!(refused(1, &[1, 2], &[2], &[]), None);
+        let given_up = StoppedVoter { given_up: 9, ..found(1, &[1, 2, 3]) };
+        let plan = Plan { keep: 1, lost: BTreeSet::from([3]), survivors: vec![at(2, 1, 1)] };
+        assert!(check(&given_up, &plan).is_ok(), "they would not start");
     }
 
     #[test]
@@ -282,6 +291,8 @@ mod tests {
         let known = |recovery| StoppedVoter { recovery, ..found(1, &[1, 2, 3]) };
         assert_eq!(number(&known(0), &plan, 0).unwrap(), 1_020);
         assert_eq!(number(&known(50), &plan, 0).unwrap(), 1_050);
+        let given_up = StoppedVoter { given_up: 70, ..known(50) };
+        assert_eq!(number(&given_up, &plan, 0).unwrap(), 1_070);
         assert_ne!(number(&known(50), &plan, 1).unwrap(), number(&known(50), &plan, 2).unwrap());
         assert!(number(&known(50), &plan, u64::MAX).unwrap() < 200_000);
         for last in [i32::MAX as u64, u64::MAX] {

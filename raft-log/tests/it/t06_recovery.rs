@@ -134,6 +134,44 @@ async fn of_two_survivors_the_one_with_more_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_given_up_is_recovered_from_when_the_recovered_one_dies() {
+    let mut quorum = Quorum::started(3).await;
+    let expected = payloads("a", 5);
+    quorum.append_all(expected.clone()).await;
+    quorum.all_saw(&expected).await;
+    quorum.stop_all().await;
+    let plan = |keep: u64| Plan {
+        keep,
+        lost: (1..=3).filter(|node_id| *node_id != keep).collect(),
+        survivors: Vec::new(),
+    };
+    let directory = |quorum: &Quorum, number: usize| quorum.directories[number].path().to_owned();
+    let first = recover(&directory(&quorum, 0), CLUSTER, quorum.id(0), &plan(1), 1).await.unwrap();
+    quorum.start(0).await;
+    quorum.start(1).await;
+    let reason = quorum.voter(1).log.failed().await;
+    assert!(reason.contains("recovered without this controller"), "{reason}");
+    quorum.stop_all().await;
+    // Its disk dies before another voter was added.
+    quorum.wipe(0);
+    let found = inspect(&directory(&quorum, 1), CLUSTER, quorum.id(1)).await.unwrap();
+    assert_eq!((found.recovery, found.given_up), (0, first.recovery));
+    assert!(
+        matches!(refused_to_open(&quorum, 1).await, OpenError::GivenUp { .. }),
+        "reading changes nothing"
+    );
+    let second = recover(&directory(&quorum, 1), CLUSTER, quorum.id(1), &plan(2), 1).await.unwrap();
+    assert!(second.recovery > first.recovery && second.given_up == 0, "{second:?}");
+    quorum.start(1).await;
+    quorum.all_saw(&expected).await;
+    quorum.start(0).await;
+    quorum.add(0).await.unwrap();
+    quorum.append_all(payloads("b", 5)).await;
+    quorum.all_saw(&[expected, payloads("b", 5)].concat()).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_recoveries_the_later_one_counts() {
     let mut quorum = Quorum::started(3).await;
     quorum.append_all(payloads("a", 5)).await;
