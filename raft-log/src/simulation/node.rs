@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::disk::Disk;
 use super::executor::{self, Owner};
-use super::handler::{self, Incoming, Request};
+use super::handler::{Incoming, Request};
 use super::machine::Machine;
 use super::mutation::tamper;
-use super::network::Factory;
+use super::network::{self, Factory};
 use super::runtime::{SimulatedRuntime, Sleep};
 use super::world::World;
 use super::{Simulated, SimulatedRaft};
@@ -135,7 +135,7 @@ pub async fn announce(world: World, life: Life) {
         for other in world.voters_running() {
             if other.node_id != life.voter.node_id {
                 let request = Request::Announce(address.clone());
-                let announced = handler::deliver(&world, life.voter, other, Incoming::Call(request));
+                let announced = network::call(&world, life.voter, other, Incoming::Call(request));
                 let announced = SimulatedRuntime::timeout(Duration::from_secs(1), announced).await;
                 drop(announced);
             }
