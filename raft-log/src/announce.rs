@@ -1,5 +1,6 @@
 //! A controller that the membership lacks, or has at another address, tells the leader of itself until
-//! it is there: so an observer joins, and a voter may move.
+//! it is there: so an observer joins, and a voter may move. A recovered one that is still alone calls where
+//! the others were: another survivor may have been recovered as well, and the earlier of the two must end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,8 @@ use crate::type_config::Raft;
 
 const INTERVAL: Duration = Duration::from_millis(250);
 const TIMEOUT: Duration = Duration::from_secs(1);
+/// Of intervals: nobody waits for what one finds that is alone.
+const ROUNDS_ALONE: u32 = 4;
 
 pub(crate) struct Announcer {
     pub me: VoterId,
@@ -30,9 +33,11 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     pub async fn run(self) {
+        let mut round = 0;
         loop {
             sleep(INTERVAL).await;
-            if self.is_needed() {
+            round = (round + 1) % ROUNDS_ALONE;
+            if self.is_needed() || (round == 0 && self.is_alone()) {
                 self.announce().await;
             }
         }
@@ -44,6 +49,13 @@ impl Announcer {
         let known = metrics.membership_config.get_node(&self.me).map(|node| node.addr.as_str());
         known != Some(self.address.as_str())
             || (metrics.state != ServerState::Leader && !self.contact.within(self.silence))
+    }
+
+    /// The only voter, by a recovery.
+    fn is_alone(&self) -> bool {
+        let metrics = self.raft.server_metrics();
+        let metrics = metrics.borrow_watched();
+        self.peers.lineage().number() > 0 && metrics.membership_config.membership().voter_ids().eq([self.me])
     }
 
     /// To whomever this one knows of; the leader is among them, or is named by them.

@@ -1,6 +1,6 @@
 //! Who leads the quorum, as seen from here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::ServerState;
 use openraft::async_runtime::{Select2, WatchReceiver as _};
@@ -28,14 +28,15 @@ pub(crate) async fn follow<C: Types>(
     mut applied: watch::Receiver<Option<LogId>>,
     leadership: watch::Sender<Leadership>,
     gate: Gate,
-    set_members: impl Fn(BTreeMap<VoterId, String>),
+    set_members: impl Fn(BTreeMap<VoterId, String>, BTreeSet<VoterId>),
 ) {
     let mut server = raft.server_metrics();
     loop {
         let now = {
             let metrics = server.borrow_and_update();
-            let members = metrics.membership_config.nodes();
-            set_members(members.map(|(id, node)| (*id, node.addr.clone())).collect());
+            let membership = metrics.membership_config.membership();
+            let members = membership.nodes().map(|(id, node)| (*id, node.addr.clone()));
+            set_members(members.collect(), membership.voter_ids().collect());
             let term = metrics.vote.leader_id.term();
             let is_leader =
                 metrics.state == ServerState::Leader && metrics.current_leader == Some(metrics.id);

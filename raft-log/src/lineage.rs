@@ -2,7 +2,11 @@
 //! that comes back all the same must neither be heard nor be able to go on without those that are left.
 //! So every call carries the number of the recovery that its sender belongs to: a lower one is refused,
 //! and whoever learns of a higher one than its own stops, and says so at each start from then on. Only an
-//! empty controller, which knows nothing yet, takes the number of those who take it in.
+//! empty controller, which knows nothing yet, takes the number of the leader that takes it in.
+//!
+//! To stop is for good, so a number is believed only from those who can know of it: members that call,
+//! voters that are called, and who answers where a controller of this quorum should be. A stranger's number
+//! changes nothing.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -44,28 +48,49 @@ impl Lineage {
         }
     }
 
-    /// Whether a caller with this number is heard; `is_member`: it is known from the membership, and so is
-    /// believed that this voter was given up.
-    pub async fn check(&self, theirs: u64, is_member: impl FnOnce() -> bool) -> Result<(), Status> {
+    /// Whether a caller with this number, who speaks for this term, is heard. `appends`: as the leader, which
+    /// takes an empty controller in. `is_member`: it is known from the membership, and so is believed that
+    /// this voter was given up.
+    pub async fn check(
+        &self,
+        theirs: u64,
+        term: u64,
+        appends: bool,
+        is_member: impl FnOnce() -> bool,
+    ) -> Result<(), Status> {
         match theirs.cmp(&self.number()) {
             Ordering::Equal => Ok(()),
             Ordering::Less => Err(self.refusal(theirs)),
+            // A recovery begins with the term of its number.
+            Ordering::Greater if theirs > term => {
+                Err(unbelieved(format!("recovery {theirs} is not before term {term}")))
+            }
             Ordering::Greater if self.has_log() => {
                 if is_member() {
                     self.give_up(theirs);
                 }
-                Err(Status::permission_denied("this controller belongs to an earlier recovery"))
+                Err(unbelieved(format!("this controller does not belong to recovery {theirs}")))
             }
-            Ordering::Greater => {
+            Ordering::Greater if appends => {
                 let saved = self.store.save_recovered(Recovered::learned(theirs)).await;
                 saved.map_err(|error| Status::unavailable(error.to_string()))
+            }
+            Ordering::Greater => {
+                Err(unbelieved("an empty controller learns of a recovery from its leader".to_owned()))
             }
         }
     }
 
-    /// Refuses a caller of an earlier recovery.
-    pub fn check_former(&self, theirs: u64) -> Result<(), Status> {
-        if theirs < self.number() { Err(self.refusal(theirs)) } else { Ok(()) }
+    /// Whether a controller that has a log, and this number, may become a member or move. One of a later
+    /// recovery is of another quorum: perhaps a copy of a voter, with which somebody tries out a recovery.
+    pub fn check_announced(&self, theirs: u64) -> Result<(), Status> {
+        match theirs.cmp(&self.number()) {
+            Ordering::Equal => Ok(()),
+            Ordering::Less => Err(self.refusal(theirs)),
+            Ordering::Greater => {
+                Err(unbelieved(format!("this controller does not belong to recovery {theirs}")))
+            }
+        }
     }
 
     fn refusal(&self, theirs: u64) -> Status {
@@ -76,7 +101,7 @@ impl Lineage {
         status
     }
 
-    /// An answer may say that this voter was given up.
+    /// An answer may say that this voter was given up. Only of one who can know.
     pub fn heed(&self, status: &Status) {
         let number = status.metadata().get(RECOVERY_KEY).and_then(|value| value.to_str().ok()?.parse().ok());
         if let Some(number) = number
@@ -109,5 +134,81 @@ impl Lineage {
             "the quorum was recovered without this controller (recovery {recovery}): format its directory \
              anew, start it, and `kagami quorum add` it"
         )
+    }
+}
+
+fn unbelieved(reason: String) -> Status {
+    tracing::debug!(reason, "call of the quorum refused");
+    Status::permission_denied(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use tonic::Code;
+
+    use super::*;
+    use crate::config::{Identity, VoterId};
+    use crate::type_config::Vote;
+
+    /// A controller that belongs to recovery 5, or is empty.
+    async fn lineage(has_log: bool) -> (TempDir, Lineage) {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity { cluster_id: "test".into(), voter: VoterId::default() };
+        let store = Store::open(directory.path(), &identity).unwrap();
+        if has_log {
+            store.save_recovered(Recovered::learned(5)).await.unwrap();
+            store.write_vote(&Vote::new(6, VoterId::default())).await.unwrap();
+        }
+        (directory, Lineage::new(store))
+    }
+
+    #[tokio::test]
+    async fn only_a_leader_takes_an_empty_controller_in() {
+        for (theirs, term, appends, code, number) in [
+            (0, 3, true, None, 0),
+            (9, 10, true, None, 9),
+            (9, 9, true, None, 9),
+            (9, 10, false, Some(Code::PermissionDenied), 0),
+            // No leader of that recovery is in such a term.
+            (9, 8, true, Some(Code::PermissionDenied), 0),
+            (u64::MAX, 10, true, Some(Code::PermissionDenied), 0),
+        ] {
+            let (_directory, lineage) = lineage(false).await;
+            let checked = lineage.check(theirs, term, appends, || true).await;
+            assert_eq!(checked.err().map(|status| status.code()), code, "{theirs} in term {term}");
+            assert_eq!(lineage.number(), number, "{theirs} in term {term}");
+            assert_eq!(*lineage.given_up().borrow(), None);
+            lineage.store.close();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_higher_number_is_believed_of_a_member_in_a_term_that_can_be() {
+        for (theirs, term, is_member, given_up) in [
+            (5, 6, true, None),
+            (4, 6, true, None),
+            (9, 10, true, Some(9)),
+            (9, 10, false, None),
+            (9, 8, true, None),
+        ] {
+            let (_directory, lineage) = lineage(true).await;
+            let checked = lineage.check(theirs, term, true, || is_member).await;
+            assert_eq!(checked.is_ok(), theirs == 5);
+            assert_eq!(*lineage.given_up().borrow(), given_up, "{theirs} in term {term}");
+            assert_eq!(lineage.number(), 5);
+            lineage.store.close();
+        }
+    }
+
+    #[tokio::test]
+    async fn no_controller_of_another_recovery_announces_itself() {
+        let (_directory, lineage) = lineage(true).await;
+        let code = |theirs| lineage.check_announced(theirs).err().map(|status| status.code());
+        assert_eq!(code(4), Some(Code::FailedPrecondition));
+        assert_eq!(code(5), None);
+        assert_eq!(code(9), Some(Code::PermissionDenied));
+        assert_eq!(*lineage.given_up().borrow(), None);
+        lineage.store.close();
     }
 }

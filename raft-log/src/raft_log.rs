@@ -98,7 +98,7 @@ impl RaftLog {
 
         let (leadership_sender, leadership) = watch::channel(Leadership::default());
         let members = peers.clone();
-        let set_members = move |all| members.set_members(all);
+        let set_members = move |all, voters| members.set_members(all, voters);
         let following =
             leadership::follow(raft.clone(), applied, leadership_sender, gate.clone(), set_members);
         let (appends, queue) = mpsc::unbounded_channel();

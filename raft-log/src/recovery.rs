@@ -6,10 +6,12 @@
 //! membership of the survivor alone at the end of its log. Voters that were given up, those with less in
 //! their logs as well, are refused by that number (`lineage`), and come back formatted anew.
 
+mod plan;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::path::Path;
-use std::str::FromStr;
 
 use openraft::entry::RaftEntry as _;
 use openraft::impls::BasicNode;
@@ -17,16 +19,15 @@ use openraft::impls::leader_id_std::LeaderId;
 use openraft::vote::RaftLeaderId as _;
 use openraft::{EntryPayload, LogIdOptionExt as _, Membership};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use uuid::Uuid;
+
+pub use plan::{Plan, Position, RecoveryError, StoppedVoter, check};
 
 use crate::config::{Identity, VoterId};
-use crate::error::OpenError;
 use crate::snapshot::Snapshots;
-use crate::store::{CREATED_MARK, Store};
+use crate::store::{CREATED_MARK, Store, damaged};
 use crate::type_config::{Entry, LogId, StoredMembership, Vote};
 
-/// From the highest term known to that of the recovery: lost voters may have counted on for a while.
-const TERM_STEP: u64 = 1000;
 const READ_ENTRIES: u64 = 512;
 
 /// The mark that a recovery leaves, for good.
@@ -58,133 +59,16 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// How far a voter's log reaches: `NODE@TERM:END`. Of two the one with the higher term has more, and with
-/// the same term the longer one, as in an election.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Position {
-    pub node_id: u64,
-    /// Of the last entry; 0: there is none.
-    pub last_term: u64,
-    /// First index that the log does not have.
-    pub end_index: u64,
-}
-
-impl Position {
-    fn has_more_than(&self, other: &Position) -> bool {
-        (self.last_term, self.end_index) > (other.last_term, other.end_index)
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}:{}", self.node_id, self.last_term, self.end_index)
-    }
-}
-
-impl FromStr for Position {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Position, ()> {
-        let (node_id, rest) = text.split_once('@').ok_or(())?;
-        let (last_term, end_index) = rest.split_once(':').ok_or(())?;
-        let number = |text: &str| text.parse().map_err(drop);
-        Ok(Position {
-            node_id: number(node_id)?,
-            last_term: number(last_term)?,
-            end_index: number(end_index)?,
-        })
-    }
-}
-
-/// What the store of a stopped voter holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoppedVoter {
-    pub voter: VoterId,
-    pub position: Position,
-    /// The term that it voted in last.
-    pub term: u64,
-    /// First index that it does not know to be committed.
-    pub committed_end_index: u64,
-    /// Of the newest membership in its log, with their addresses.
-    pub voters: Vec<(VoterId, String)>,
-    /// Number of the last recovery; 0: there was none.
-    pub recovery: u64,
-}
-
-/// What the operator wants: every voter is either kept, lost or a survivor that is given up as well.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    pub keep: u64,
-    pub lost: BTreeSet<u64>,
-    /// Survivors beside the one that is kept, and how far they reach.
-    pub survivors: Vec<Position>,
-}
-
-#[derive(Debug, Error)]
-pub enum RecoveryError {
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("there is no quorum's store in {0}: this controller never belonged to a quorum")]
-    NoStore(std::path::PathBuf),
-    #[error("the quorum's store holds no membership: this controller never belonged to a quorum")]
-    NoMembership,
-    #[error("this is controller {0}; the one to keep is {1}")]
-    NotKept(u64, u64),
-    #[error("controller {0} is no voter of the quorum: the voters are {1}")]
-    NotAVoter(u64, String),
-    #[error(
-        "the voters are {voters}, and {named} are named: exactly one is kept, and each of the others is lost \
-         or another survivor"
-    )]
-    OtherVoters { voters: String, named: String },
-    #[error(
-        "{survivors} of {voters} voters survive, which is a majority: start them, and they go on by themselves"
-    )]
-    MajoritySurvives { survivors: usize, voters: usize },
-    #[error("controller {} has more ({theirs}) than this one ({ours}): recover from that one", .theirs.node_id)]
-    LessThanAnother { ours: Position, theirs: Position },
-    #[error("the quorum's store: {0}")]
-    Io(#[from] std::io::Error),
-}
-
-/// PURE: what stands against the plan.
-pub fn check(found: &StoppedVoter, plan: &Plan) -> Result<(), RecoveryError> {
-    let list = |ids: &BTreeSet<u64>| ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-    let voters: BTreeSet<u64> = found.voters.iter().map(|(voter, _)| voter.node_id).collect();
-    let me = found.voter.node_id;
-    if plan.keep != me {
-        return Err(RecoveryError::NotKept(me, plan.keep));
-    }
-    if !found.voters.iter().any(|(voter, _)| *voter == found.voter) {
-        return Err(RecoveryError::NotAVoter(me, list(&voters)));
-    }
-    let mut named = BTreeSet::from([me]);
-    let others = plan.lost.iter().copied().chain(plan.survivors.iter().map(|position| position.node_id));
-    let repeated = others.filter(|id| !named.insert(*id)).count();
-    if repeated > 0 || named != voters {
-        return Err(RecoveryError::OtherVoters { voters: list(&voters), named: list(&named) });
-    }
-    let survivors = plan.survivors.len() + 1;
-    if survivors * 2 > voters.len() {
-        return Err(RecoveryError::MajoritySurvives { survivors, voters: voters.len() });
-    }
-    let ours = found.position;
-    match plan.survivors.iter().find(|theirs| theirs.has_more_than(&ours)) {
-        Some(theirs) => Err(RecoveryError::LessThanAnother { ours, theirs: *theirs }),
-        None => Ok(()),
-    }
-}
-
 /// Reads a stopped voter's store. `data_dir` is that of its configuration.
 pub async fn inspect(
     data_dir: &Path,
     cluster_id: &str,
     voter: VoterId,
 ) -> Result<StoppedVoter, RecoveryError> {
-    let mut store = open(data_dir, cluster_id, voter).await?;
-    let found = read(&mut store, data_dir, voter).await;
+    let store = open(data_dir, cluster_id, voter).await?;
+    let read = read(&store, data_dir, voter);
     close(store).await;
-    found.map(|(found, _)| found)
+    read.map(|read| read.found)
 }
 
 /// Makes the kept voter the only one, as planned.
@@ -195,28 +79,27 @@ pub async fn recover(
     plan: &Plan,
     at_ms: i64,
 ) -> Result<StoppedVoter, RecoveryError> {
-    let mut store = open(data_dir, cluster_id, voter).await?;
-    let outcome = write(&mut store, data_dir, voter, plan, at_ms).await;
+    let store = open(data_dir, cluster_id, voter).await?;
+    let outcome = write(&store, data_dir, voter, plan, at_ms).await;
     close(store).await;
     outcome?;
     inspect(data_dir, cluster_id, voter).await
 }
 
 async fn write(
-    store: &mut Store,
+    store: &Store,
     data_dir: &Path,
     voter: VoterId,
     plan: &Plan,
     at_ms: i64,
 ) -> Result<(), RecoveryError> {
-    let (found, membership) = read(store, data_dir, voter).await?;
+    let Read { found, membership, covered } = read(store, data_dir, voter)?;
     check(&found, plan)?;
-    let known = plan.survivors.iter().map(|survivor| survivor.last_term);
-    let known = known.chain([found.term, found.position.last_term, found.recovery]);
-    let number = known.max().unwrap_or_default() + TERM_STEP;
+    fill_gap(store, covered).await?;
+    let number = plan::number(&found, plan, Uuid::new_v4().as_u64_pair().1)?;
     let node = membership.membership().get_node(&voter).cloned().unwrap_or_else(|| BasicNode::new(""));
     let nodes = BTreeMap::from([(voter, node)]);
-    let alone = Membership::new(vec![BTreeSet::from([voter])], nodes).map_err(std::io::Error::other)?;
+    let alone = Membership::new(vec![BTreeSet::from([voter])], nodes).map_err(io::Error::other)?;
     let log_id = LogId::new(LeaderId::new(number, voter).to_committed(), found.position.end_index);
     let entry: Entry = Entry::new(log_id, EntryPayload::Membership(alone));
     let given_up = found.voters.iter().map(|(id, _)| *id).filter(|id| *id != voter).collect();
@@ -232,25 +115,29 @@ async fn open(data_dir: &Path, cluster_id: &str, voter: VoterId) -> Result<Store
         return Err(RecoveryError::NoStore(directory));
     }
     let identity = Identity { cluster_id: cluster_id.to_owned(), voter };
-    let opened = tokio::task::spawn_blocking(move || Store::open(&directory, &identity)).await;
-    Ok(opened.map_err(std::io::Error::other)??)
+    let opened = tokio::task::spawn_blocking(move || Store::open_stopped(&directory, &identity)).await;
+    Ok(opened.map_err(io::Error::other)??)
 }
 
 async fn close(store: Store) {
     drop(tokio::task::spawn_blocking(move || store.close()).await);
 }
 
-async fn read(
-    store: &mut Store,
-    data_dir: &Path,
-    voter: VoterId,
-) -> Result<(StoppedVoter, StoredMembership), RecoveryError> {
+struct Read {
+    found: StoppedVoter,
+    membership: StoredMembership,
+    /// How far the snapshot reaches.
+    covered: Option<LogId>,
+}
+
+fn read(store: &Store, data_dir: &Path, voter: VoterId) -> Result<Read, RecoveryError> {
     let snapshots = Snapshots::open(data_dir.join("quorum").join("snapshots"), store.clone())?;
     let snapshot = snapshots.current().map(|(meta, _)| meta);
-    store.check_complete(snapshot.as_ref().and_then(|meta| meta.last_log_id))?;
+    let covered = snapshot.as_ref().and_then(|meta| meta.last_log_id);
+    store.check_complete(covered)?;
     let (_, last_in_log) = store.ends();
-    let last = last_in_log.max(snapshot.as_ref().and_then(|meta| meta.last_log_id));
-    let in_log = newest_membership(store, last_in_log.next_index()).await?;
+    let last = last_in_log.max(covered);
+    let in_log = newest_membership(store, covered.next_index(), last_in_log.next_index())?;
     let membership = in_log.or_else(|| snapshot.map(|meta| meta.last_membership));
     let membership = membership.ok_or(RecoveryError::NoMembership)?;
     let ids: BTreeSet<VoterId> = membership.membership().voter_ids().collect();
@@ -265,117 +152,115 @@ async fn read(
         term: store.vote().map_or(0, |vote| vote.leader_id.term),
         committed_end_index: store.committed().next_index(),
         voters: nodes.map(|(id, node)| (*id, node.addr.clone())).collect(),
+        configurations: membership.membership().get_joint_config().clone(),
         recovery: store.recovery(),
+        given_up: store.given_up(),
     };
-    Ok((found, membership))
+    Ok(Read { found, membership, covered })
 }
 
-/// The last one in the log, committed or not, as the consensus itself goes by it.
-async fn newest_membership(store: &mut Store, end: u64) -> std::io::Result<Option<StoredMembership>> {
+/// The last one in these entries, committed or not, as the consensus itself goes by it. What is below the
+/// snapshot's end counts no more.
+fn newest_membership(store: &Store, start: u64, end: u64) -> io::Result<Option<StoredMembership>> {
     let mut end = end;
-    loop {
-        let start = end.saturating_sub(READ_ENTRIES);
-        let entries = store.read(start, end)?;
+    while start < end {
+        let from = end.saturating_sub(READ_ENTRIES).max(start);
+        let entries = store.read(from, end)?;
         for entry in entries.iter().rev() {
             if let EntryPayload::Membership(membership) = &entry.payload {
                 return Ok(Some(StoredMembership::new(Some(entry.log_id()), membership.clone())));
             }
         }
-        if start == 0 || entries.is_empty() {
-            return Ok(None);
+        end = from;
+    }
+    Ok(None)
+}
+
+/// Where a voter was killed after it had taken in a snapshot and before its log was cut to it, the log ends
+/// below the snapshot. It goes on after it, as at any other start: nothing else may be appended.
+async fn fill_gap(store: &Store, covered: Option<LogId>) -> io::Result<()> {
+    let (_, last) = store.ends();
+    match covered {
+        Some(covered) if last < Some(covered) && covered.index < last.next_index() => {
+            Err(damaged("the log goes on beside the snapshot"))
         }
-        end = start;
+        Some(covered) if last < Some(covered) => store.drop_upto(covered).await,
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
+    use crate::type_config::{Payload, SnapshotMeta};
+
+    const CLUSTER: &str = "test";
 
     fn voter(node_id: u64) -> VoterId {
         VoterId { node_id, directory_id: Uuid::from_u128(u128::from(node_id) + 100) }
     }
 
-    fn at(node_id: u64, last_term: u64, end_index: u64) -> Position {
-        Position { node_id, last_term, end_index }
+    fn log_id(term: u64, index: u64) -> LogId {
+        LogId::new(LeaderId::new(term, voter(1)).to_committed(), index)
     }
 
-    fn found(me: u64, voters: &[u64]) -> StoppedVoter {
-        StoppedVoter {
-            voter: voter(me),
-            position: at(me, 7, 100),
-            term: 8,
-            committed_end_index: 98,
-            voters: voters.iter().map(|id| (voter(*id), String::new())).collect(),
-            recovery: 0,
+    fn membership(node_ids: &[u64]) -> Membership<VoterId, BasicNode> {
+        let ids: BTreeSet<VoterId> = node_ids.iter().copied().map(voter).collect();
+        let nodes: BTreeMap<_, _> = ids.iter().map(|id| (*id, BasicNode::new("host:1"))).collect();
+        Membership::new(vec![ids], nodes).unwrap()
+    }
+
+    /// A log that begins with this membership.
+    async fn log(store: &Store, voters: &[u64], end: u64) {
+        let first = EntryPayload::Membership(membership(voters));
+        let rest = |index| Entry::new(log_id(1, index), EntryPayload::Normal(Payload(vec![7_u8].into())));
+        let first = Entry::new(log_id(1, 0), first);
+        store.write_durably(std::iter::once(first).chain((1..end).map(rest))).await.unwrap();
+        store.write_vote(&Vote::new(1, voter(1))).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_behind_the_logs_end_is_what_the_log_goes_on_from() {
+        let directory = tempfile::tempdir().unwrap();
+        let quorum = directory.path().join("quorum");
+        let identity = Identity { cluster_id: CLUSTER.into(), voter: voter(1) };
+        let store = Store::open(&quorum, &identity).unwrap();
+        log(&store, &[1, 2, 3], 500).await;
+        let snapshots = Snapshots::open(quorum.join("snapshots"), store.clone()).unwrap();
+        // Killed before the log was cut to it; meanwhile there were other voters.
+        let meta = SnapshotMeta {
+            last_log_id: Some(log_id(2, 1_000)),
+            last_membership: StoredMembership::new(Some(log_id(2, 700)), membership(&[1, 2, 4])),
+        };
+        snapshots.save(meta, Box::new(|| b"state".to_vec())).await.unwrap();
+        close(store).await;
+
+        let found = inspect(directory.path(), CLUSTER, voter(1)).await.unwrap();
+        assert_eq!((found.position.last_term, found.position.end_index), (2, 1_001));
+        let node_ids: Vec<u64> = found.voters.iter().map(|(id, _)| id.node_id).collect();
+        assert_eq!(node_ids, [1, 2, 4]);
+        let plan = Plan { keep: 1, lost: BTreeSet::from([2, 4]), survivors: Vec::new() };
+        let after = recover(directory.path(), CLUSTER, voter(1), &plan, 1).await.unwrap();
+        assert_eq!(after.position.end_index, 1_002);
+        assert_eq!(after.voters.len(), 1);
+        let store = Store::open(&quorum, &identity).unwrap();
+        let entries = store.read(0, u64::MAX).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.log_id().index).collect::<Vec<_>>(), [1_001]);
+        close(store).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_behind_a_gap() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity { cluster_id: CLUSTER.into(), voter: voter(1) };
+        let store = Store::open(&directory.path().join("quorum"), &identity).unwrap();
+        log(&store, &[1, 2, 3], 5).await;
+        let entry = |index| Entry::new(log_id(9, index), EntryPayload::Membership(membership(&[1])));
+        for index in [4, 6] {
+            let refused = store.recover(Recovered::learned(9), Vote::new(9, voter(1)), entry(index)).await;
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidData, "{index}");
         }
-    }
-
-    fn refused(me: u64, voters: &[u64], lost: &[u64], survivors: &[Position]) -> Option<String> {
-        let plan = Plan { keep: me, lost: lost.iter().copied().collect(), survivors: survivors.to_vec() };
-        check(&found(me, voters), &plan).err().map(|error| error.to_string())
-    }
-
-    #[test]
-    fn only_the_exact_set_of_voters_is_accepted() {
-        assert_eq!(refused(1, &[1, 2, 3], &[2, 3], &[]), None);
-        assert_eq!(refused(1, &[1, 2, 3, 4, 5], &[3, 4, 5], &[at(2, 7, 99)]), None);
-        for (lost, survivors) in [
-            (&[2][..], &[][..]),
-            (&[2, 3, 4], &[]),
-            (&[], &[]),
-            (&[1, 2, 3], &[]),
-            // One that is named twice.
-            (&[2, 3], &[at(3, 1, 1)]),
-        ] {
-            let error = refused(1, &[1, 2, 3], lost, survivors).unwrap();
-            assert!(error.contains("the voters are 1, 2, 3"), "{error}");
-        }
-        assert!(refused(4, &[1, 2, 3], &[1, 2, 3], &[]).unwrap().contains("no voter"));
-        let plan = Plan { keep: 2, ..Plan::default() };
-        assert!(check(&found(1, &[1, 2, 3]), &plan).unwrap_err().to_string().contains("controller 1"));
-        // The same node with a directory of its own is another voter.
-        let mut wiped = found(1, &[1, 2, 3]);
-        wiped.voter.directory_id = Uuid::nil();
-        let plan = Plan { keep: 1, lost: BTreeSet::from([2, 3]), survivors: Vec::new() };
-        assert!(matches!(check(&wiped, &plan), Err(RecoveryError::NotAVoter(1, _))));
-    }
-
-    #[test]
-    fn a_majority_needs_no_recovery() {
-        for (voters, lost, survivors) in [
-            (&[1][..], &[][..], &[][..]),
-            (&[1, 2, 3], &[3], &[at(2, 1, 1)]),
-            (&[1, 2, 3, 4, 5], &[4, 5], &[at(2, 1, 1), at(3, 1, 1)]),
-        ] {
-            assert!(refused(1, voters, lost, survivors).unwrap().contains("a majority"));
-        }
-        assert_eq!(refused(1, &[1, 2], &[2], &[]), None);
-    }
-
-    #[test]
-    fn the_survivor_with_the_most_is_kept() {
-        for (theirs, less) in [
-            (at(2, 7, 101), true),
-            (at(2, 8, 1), true),
-            (at(2, 7, 100), false),
-            (at(2, 6, 500), false),
-            (at(2, 7, 99), false),
-        ] {
-            let error = refused(1, &[1, 2, 3, 4, 5], &[3, 4, 5], &[theirs]);
-            assert_eq!(error.is_some(), less, "{theirs}: {error:?}");
-            assert!(error.is_none_or(|error| error.contains(&format!("controller 2 has more ({theirs})"))));
-        }
-    }
-
-    #[test]
-    fn positions_are_read_as_they_are_written() {
-        let position = at(103, 7, 1234);
-        assert_eq!(position.to_string().parse(), Ok(position));
-        for wrong in ["", "103", "103@7", "103@7:", "@7:1", "a@7:1", "/data/103@7:x"] {
-            assert_eq!(wrong.parse::<Position>(), Err(()), "{wrong}");
-        }
+        assert_eq!((store.recovery(), store.ends().1), (0, Some(log_id(1, 4))));
+        close(store).await;
     }
 }

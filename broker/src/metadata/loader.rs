@@ -243,6 +243,13 @@ impl MetadataLoader {
                 image.offset, progress.image.offset
             )));
         }
+        // Terms never fall along one log: this is another one, of controllers that a recovery gave up.
+        if image.term < progress.image.term {
+            return Err(Ended::Retry(format!(
+                "its snapshot at {} is of term {}, this broker knows of term {}",
+                image.offset, image.term.0, progress.image.term.0
+            )));
+        }
         info!(offset = image.offset.0, bytes = bytes.len(), "metadata snapshot loaded");
         progress.image = Arc::new(image);
         *delta = MetadataDelta::everything();

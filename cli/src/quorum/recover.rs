@@ -106,6 +106,7 @@ fn show(arguments: &RecoverArgs, cluster_id: &str, found: &StoppedVoter, done: &
             "committed_end_offset": found.committed_end_index,
             "term": found.term,
             "recovery": found.recovery,
+            "given_up": found.given_up,
             "voters": voters,
             "done": done,
         }));
@@ -119,6 +120,9 @@ fn show(arguments: &RecoverArgs, cluster_id: &str, found: &StoppedVoter, done: &
         "Log end {}, of term {}; known to be committed below {}; voted last in term {}",
         position.end_index, position.last_term, found.committed_end_index, found.term
     );
+    if found.given_up > 0 {
+        println!("Given up by recovery {}: it counts only if nothing is left of that", found.given_up);
+    }
     println!("For the recovery of another survivor: --survivor {position}");
     let row = |(id, address): &(VoterId, String)| {
         let directory = DirectoryId(id.directory_id).to_string();

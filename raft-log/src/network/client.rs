@@ -1,6 +1,6 @@
 //! Calls to other voters.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +55,8 @@ pub(crate) struct Peers {
     configured: BTreeMap<u64, String>,
     /// From the membership.
     members: Mutex<BTreeMap<VoterId, String>>,
+    /// Those of the members that vote.
+    voters: Mutex<BTreeSet<VoterId>>,
     message_limit_bytes: usize,
     channels: Mutex<HashMap<(String, Use), Channel>>,
 }
@@ -78,6 +80,7 @@ impl Peers {
             lineage,
             configured: voters.iter().cloned().collect(),
             members: Mutex::default(),
+            voters: Mutex::default(),
             message_limit_bytes: message_limit_bytes(max_payload_bytes),
             channels: Mutex::default(),
         })
@@ -120,8 +123,17 @@ impl Peers {
     }
 
     /// The membership has changed.
-    pub fn set_members(&self, members: BTreeMap<VoterId, String>) {
+    pub fn set_members(&self, members: BTreeMap<VoterId, String>, voters: BTreeSet<VoterId>) {
         *self.members.lock() = members;
+        *self.voters.lock() = voters;
+    }
+
+    /// What a called controller says of a recovery counts if it is a voter: an observer may have come from
+    /// another quorum, and a leader must not end for that.
+    fn heed(&self, target: VoterId, status: &tonic::Status) {
+        if self.voters.lock().contains(&target) {
+            self.lineage.heed(status);
+        }
     }
 
     /// Every address known, each once.
@@ -191,7 +203,7 @@ impl Peer {
     }
 
     fn refused(&self, status: &tonic::Status) -> Failure {
-        self.peers.lineage.heed(status);
+        self.peers.heed(self.target, status);
         self.failed(format_args!("{:?}: {}", status.code(), status.message()))
     }
 
@@ -377,5 +389,38 @@ impl NetBackoff<TypeConfig> for Peer {
         let delays = (0u32..)
             .map(|attempt| Duration::from_millis(50 << attempt.min(3)).min(Duration::from_millis(400)));
         Some(Backoff::new(delays))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::recovery::Recovered;
+    use crate::store::Store;
+
+    #[tokio::test]
+    async fn a_recovery_that_an_observer_tells_of_ends_no_leader() {
+        let voter = |node_id| VoterId { node_id, directory_id: Uuid::nil() };
+        let identity = |node_id| Identity { cluster_id: "test".into(), voter: voter(node_id) };
+        let directory = tempfile::tempdir().unwrap();
+        let open =
+            |node_id: u64| Store::open(&directory.path().join(node_id.to_string()), &identity(node_id));
+        let (ours, theirs) = (open(1).unwrap(), open(3).unwrap());
+        ours.write_vote(&Vote::new(1, voter(1))).await.unwrap();
+        theirs.save_recovered(Recovered::learned(9)).await.unwrap();
+        let refusal = Lineage::new(theirs.clone()).check_announced(0).unwrap_err();
+
+        let lineage = Lineage::new(ours.clone());
+        let peers = Peers::new(identity(1), lineage.clone(), &[], 1 << 20);
+        let members = (1..=3).map(|node_id| (voter(node_id), "host:1".to_owned()));
+        peers.set_members(members.collect(), [1, 2].map(voter).into());
+        for (node_id, given_up) in [(3, None), (4, None), (2, Some(9))] {
+            peers.heed(voter(node_id), &refusal);
+            assert_eq!(*lineage.given_up().borrow(), given_up, "controller {node_id}");
+        }
+        ours.close();
+        theirs.close();
     }
 }

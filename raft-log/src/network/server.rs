@@ -78,8 +78,8 @@ impl QuorumService {
         )))
     }
 
-    /// The sender, if the call is for this very voter.
-    async fn check(&self, header: Option<&wire::Header>) -> Result<VoterId, Status> {
+    /// Who calls, if the call is for this very voter.
+    fn check(&self, header: Option<&wire::Header>) -> Result<Caller, Status> {
         let header = header.ok_or_else(|| malformed("no header"))?;
         self.check_cluster(&header.cluster_id)?;
         let voter = |voter: &Option<wire::Voter>| voter.as_ref().and_then(from_wire);
@@ -88,24 +88,41 @@ impl QuorumService {
             return Err(refuse(format!("this is {}, not {target}", self.identity.voter)));
         }
         let sender = voter(&header.sender).ok_or_else(|| malformed("no sender"))?;
-        let is_member =
-            || self.raft.server_metrics().borrow_watched().membership_config.get_node(&sender).is_some();
-        self.lineage.check(header.recovery, is_member).await?;
-        Ok(sender)
+        Ok(Caller { voter: sender, recovery: header.recovery })
     }
 
-    async fn read<T: DeserializeOwned>(&self, call: &wire::Call) -> Result<(VoterId, T), Status> {
-        let sender = self.check(call.header.as_ref()).await?;
-        Ok((sender, decode(&call.body).map_err(malformed)?))
+    fn read<T: DeserializeOwned>(&self, call: &wire::Call) -> Result<(Caller, T), Status> {
+        let caller = self.check(call.header.as_ref())?;
+        Ok((caller, decode(&call.body).map_err(malformed)?))
     }
 
-    /// A candidate speaks for itself, and is not a voter of ours under a new directory.
-    fn check_candidate(&self, sender: VoterId, request: &VoteRequest<TypeConfig>) -> Result<(), Status> {
-        check_vote(sender, &request.vote)?;
+    /// The caller speaks for itself, and belongs to our recovery. Whoever appends takes an empty controller in.
+    async fn check_speaker(&self, caller: &Caller, vote: &Vote, appends: bool) -> Result<(), Status> {
+        check_vote(caller.voter, vote)?;
+        let is_member = || {
+            let metrics = self.raft.server_metrics();
+            metrics.borrow_watched().membership_config.get_node(&caller.voter).is_some()
+        };
+        self.lineage.check(caller.recovery, vote.leader_id.term, appends, is_member).await
+    }
+
+    /// A candidate is not a voter of ours under a new directory, either.
+    async fn check_candidate(
+        &self,
+        caller: &Caller,
+        request: &VoteRequest<TypeConfig>,
+    ) -> Result<(), Status> {
+        self.check_speaker(caller, &request.vote, false).await?;
         let metrics = self.raft.server_metrics();
         let membership = metrics.borrow_watched().membership_config.clone();
-        check_directory(sender, membership.membership().voter_ids())
+        check_directory(caller.voter, membership.membership().voter_ids())
     }
+}
+
+/// By the header of a call.
+struct Caller {
+    voter: VoterId,
+    recovery: u64,
 }
 
 /// Not a voter of ours under a new directory, which has forgotten whom it voted for.
@@ -166,20 +183,20 @@ impl RaftService for QuorumService {
     }
 
     async fn pre_vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request) = self.read(request.get_ref()).await?;
-        self.check_candidate(sender, &request)?;
+        let (caller, request) = self.read(request.get_ref())?;
+        self.check_candidate(&caller, &request).await?;
         Ok(Response::new(answer(&self.raft.pre_vote(request).await.map_err(unavailable)?)?))
     }
 
     async fn vote(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request) = self.read(request.get_ref()).await?;
-        self.check_candidate(sender, &request)?;
+        let (caller, request) = self.read(request.get_ref())?;
+        self.check_candidate(&caller, &request).await?;
         Ok(Response::new(answer(&self.raft.vote(request).await.map_err(unavailable)?)?))
     }
 
     async fn transfer_leader(&self, request: Request<wire::Call>) -> Result<Response<wire::Answer>, Status> {
-        let (sender, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref()).await?;
-        check_vote(sender, request.from_leader())?;
+        let (caller, request): (_, TransferLeaderRequest<TypeConfig>) = self.read(request.get_ref())?;
+        self.check_speaker(&caller, request.from_leader(), false).await?;
         Ok(Response::new(answer(&self.raft.handle_transfer_leader(request).await.map_err(unavailable)?)?))
     }
 
@@ -191,7 +208,7 @@ impl RaftService for QuorumService {
         self.check_cluster(&request.cluster_id)?;
         let sender = request.sender.as_ref().and_then(from_wire).ok_or_else(|| malformed("no sender"))?;
         if request.has_log {
-            self.lineage.check_former(request.recovery)?;
+            self.lineage.check_announced(request.recovery)?;
         }
         if request.address.is_empty() || request.address.len() > MAX_ADDRESS_BYTES {
             return Err(malformed("no address"));
@@ -217,8 +234,8 @@ impl RaftService for QuorumService {
     ) -> Result<Response<Answers>, Status> {
         let mut calls = request.into_inner();
         let first = calls.message().await?.ok_or_else(|| malformed("no message"))?;
-        let (sender, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first).await?;
-        check_vote(sender, &first.vote)?;
+        let (caller, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first)?;
+        self.check_speaker(&caller, &first.vote, true).await?;
         // The header was checked for the stream; what follows must come from the same leader.
         let vote = first.vote;
         let rest = calls.scan((), move |(), call| {
@@ -245,9 +262,9 @@ impl RaftService for QuorumService {
     ) -> Result<Response<wire::Answer>, Status> {
         let mut chunks = request.into_inner();
         let first = chunks.message().await?.ok_or_else(|| malformed("no message"))?;
-        let sender = self.check(first.header.as_ref()).await?;
+        let caller = self.check(first.header.as_ref())?;
         let (vote, meta, length): (Vote, SnapshotMeta, u64) = decode(&first.body).map_err(malformed)?;
-        check_vote(sender, &vote)?;
+        self.check_speaker(&caller, &vote, true).await?;
         let chunks = chunks.map(|chunk| chunk.map(|chunk| chunk.data).map_err(std::io::Error::other));
         let received = self.snapshots.receive(length, chunks).await;
         let received = received.map_err(|error| unavailable(format!("snapshot not received: {error}")))?;

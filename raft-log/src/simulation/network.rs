@@ -70,14 +70,23 @@ fn failure(reason: impl ToString) -> Failure {
     Failure::from_string(reason)
 }
 
-impl Peer {
-    async fn travel(&self, from: VoterId, to: VoterId) {
-        match self.world.fate(from.node_id, to.node_id) {
-            Fate::After(delay) => Sleep::truly(delay).await,
-            Fate::Lost => std::future::pending().await,
-        }
+/// Until a message is there; for ever, where it is lost.
+async fn travel(world: &World, from: VoterId, to: VoterId) {
+    match world.fate(from.node_id, to.node_id) {
+        Fate::After(delay) => Sleep::truly(delay).await,
+        Fate::Lost => std::future::pending().await,
     }
+}
 
+/// Brings a request there and the answer back.
+pub async fn call(world: &World, from: VoterId, to: VoterId, incoming: Incoming) -> Result<Bytes, String> {
+    travel(world, from, to).await;
+    let answer = handler::deliver(world, from, to, incoming).await?;
+    travel(world, to, from).await;
+    Ok(answer)
+}
+
+impl Peer {
     /// Brings a request there and the answer back.
     async fn ask<T: DeserializeOwned>(&self, patience: Duration, request: Request) -> Result<T, Failure> {
         if let Some(delay) = self.world.repeated() {
@@ -88,9 +97,7 @@ impl Peer {
             }));
         }
         let asked = async {
-            self.travel(self.me, self.target).await;
-            let answer = handler::deliver(&self.world, self.me, self.target, Incoming::Call(request)).await?;
-            self.travel(self.target, self.me).await;
+            let answer = call(&self.world, self.me, self.target, Incoming::Call(request)).await?;
             decode(&answer).map_err(|error| error.to_string())
         };
         let answer =
@@ -279,10 +286,8 @@ impl NetSnapshot<Simulated> for Peer {
             std::future::pending::<()>().await
         };
         let answered = async {
-            self.travel(self.me, self.target).await;
             let incoming = Incoming::Snapshot(body, received);
-            let answer = handler::deliver(&self.world, self.me, self.target, incoming).await?;
-            self.travel(self.target, self.me).await;
+            let answer = call(&self.world, self.me, self.target, incoming).await?;
             decode(&answer).map_err(|error| error.to_string())
         };
         let answered = SimulatedRuntime::timeout(option.soft_ttl(), answered);

@@ -14,10 +14,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::disk::Disk;
 use super::executor::{self, Owner};
-use super::handler::{self, Incoming, Request};
+use super::handler::{Incoming, Request};
 use super::machine::Machine;
 use super::mutation::tamper;
-use super::network::Factory;
+use super::network::{self, Factory};
 use super::runtime::{SimulatedRuntime, Sleep};
 use super::world::World;
 use super::{Simulated, SimulatedRaft};
@@ -87,7 +87,7 @@ pub async fn open(world: &World, owner: Owner, disk: Disk) -> Result<Life, OpenE
         .await
         .map_err(|error| OpenError::Consensus(error.to_string()))?;
     let (leadership_sender, leadership) = watch::channel(Leadership::default());
-    let following = leadership::follow(raft.clone(), applied, leadership_sender, gate, |_| {});
+    let following = leadership::follow(raft.clone(), applied, leadership_sender, gate, |_, _| {});
     drop(SimulatedRuntime::spawn(following));
     if store.has_log() {
         elect_if_alone(&raft, voter).await;
@@ -135,7 +135,7 @@ pub async fn announce(world: World, life: Life) {
         for other in world.voters_running() {
             if other.node_id != life.voter.node_id {
                 let request = Request::Announce(address.clone());
-                let announced = handler::deliver(&world, life.voter, other, Incoming::Call(request));
+                let announced = network::call(&world, life.voter, other, Incoming::Call(request));
                 let announced = SimulatedRuntime::timeout(Duration::from_secs(1), announced).await;
                 drop(announced);
             }

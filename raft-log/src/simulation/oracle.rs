@@ -191,12 +191,6 @@ impl Oracle {
     pub fn voted(&self, voter: VoterId, vote: &Vote, durable: Option<Vote>) {
         let (term, candidate) = (vote.leader_id.term, *vote.leader_id.node_id());
         let inner = &mut *self.inner.lock();
-        if inner.gone.contains(&voter) {
-            inner.violate(
-                "a wiped voter is not the old one",
-                format!("{} votes for {}", name(voter), name(candidate)),
-            );
-        }
         if durable.is_none_or(|durable| !follows(vote, &durable)) {
             let detail = format!("{} votes {vote}, and has stored {durable:?}", name(voter));
             inner.violate("a vote is durable before it is answered", detail);

@@ -60,6 +60,11 @@ impl Store {
         open::open(directory, identity)
     }
 
+    /// For a recovery: also where this voter was given up by an earlier one.
+    pub fn open_stopped(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
+        open::open_any(directory, identity)
+    }
+
     /// The first membership this voter made durable, empty before.
     pub fn founding(&self) -> Vec<VoterId> {
         self.shared.memory.read().founding.clone()
@@ -118,15 +123,27 @@ impl Store {
         Ok(())
     }
 
-    /// This voter was given up: its store never opens again.
+    /// This voter was given up: its store opens for nothing but a later recovery.
     pub async fn save_given_up(&self, recovery: u64) -> io::Result<()> {
-        self.put(keys::GIVEN_UP, &recovery).await
+        self.put(keys::GIVEN_UP, &recovery).await?;
+        self.shared.memory.write().given_up = Some(recovery);
+        Ok(())
+    }
+
+    /// Number of the recovery that gave this voter up; 0: none, or this voter belongs to a later one.
+    pub fn given_up(&self) -> u64 {
+        let given_up = self.shared.memory.read().given_up.unwrap_or_default();
+        if given_up > self.recovery() { given_up } else { 0 }
     }
 
     /// A recovery: its mark, a vote above all others, and the membership that it leaves, at the end of the
     /// log; all of it or nothing.
     pub async fn recover(&self, recovered: Recovered, vote: Vote, membership: Entry) -> io::Result<()> {
         let first_index = membership.log_id().index;
+        let log_end = self.shared.memory.read().end_index();
+        if first_index != log_end {
+            return Err(damaged(format!("the log ends at {log_end}: entry {first_index} does not follow")));
+        }
         let end_index = first_index + 1;
         let marks = vec![
             (keys::VOTE, keys::seal(keys::VOTE, &vote)?),

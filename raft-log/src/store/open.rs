@@ -21,8 +21,21 @@ use crate::store::memory::Memory;
 use crate::store::writer::{Job, Writer};
 use crate::store::{Shared, Store, damaged};
 
-/// On the disk, with its writer on a thread of its own.
+/// On the disk, with its writer on a thread of its own. Refused once its voter was given up.
 pub fn open(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
+    let store = open_any(directory, identity)?;
+    match store.given_up() {
+        0 => Ok(store),
+        recovery => {
+            let path = store.shared.path.clone();
+            store.close();
+            Err(OpenError::GivenUp { path, recovery })
+        }
+    }
+}
+
+/// Also that of a voter that was given up.
+pub fn open_any(directory: &Path, identity: &Identity) -> Result<Store, OpenError> {
     let path = disk::store_path(directory);
     let io_error = |source| OpenError::Io { path: path.clone(), source };
     let disk = Disk::open(directory)?;
@@ -81,9 +94,6 @@ pub fn open_on(
     }
     let memory = load(database.as_ref()).map_err(&check)?;
     manifest.check_log(memory.first_index(), memory.end_index()).map_err(&check)?;
-    if let Some(recovery) = memory.given_up {
-        return Err(OpenError::GivenUp { path: path.to_owned(), recovery });
-    }
     let durable_end = Arc::new(AtomicU64::new(memory.end_index()));
     let (failed, failure) = watch::channel(None);
     let (queue, jobs) = mpsc::unbounded_channel();

@@ -3,10 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use protocol::proto::raft as wire;
+use protocol::proto::raft::raft_client::RaftClient;
 use raft_log::recovery::{Plan, RecoveryError, inspect, recover};
-use raft_log::{OpenError, RaftLog};
+use raft_log::{OpenError, RaftLog, VoterId};
+use tonic::Code;
+use uuid::Uuid;
 
-use crate::quorum::{CLUSTER, Quorum, Recorder, eventually, payloads};
+use crate::quorum::{CLUSTER, PATIENCE, Quorum, Recorder, eventually, payloads};
 
 async fn refused_to_open(quorum: &Quorum, number: usize) -> OpenError {
     let opened = RaftLog::open(quorum.config(number), Arc::new(Recorder::default())).await;
@@ -125,6 +130,115 @@ async fn of_two_survivors_the_one_with_more_is_kept() {
         (status.voters.len() == 2).then_some(())
     })
     .await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_given_up_is_recovered_from_when_the_recovered_one_dies() {
+    let mut quorum = Quorum::started(3).await;
+    let expected = payloads("a", 5);
+    quorum.append_all(expected.clone()).await;
+    quorum.all_saw(&expected).await;
+    quorum.stop_all().await;
+    let plan = |keep: u64| Plan {
+        keep,
+        lost: (1..=3).filter(|node_id| *node_id != keep).collect(),
+        survivors: Vec::new(),
+    };
+    let directory = |quorum: &Quorum, number: usize| quorum.directories[number].path().to_owned();
+    let first = recover(&directory(&quorum, 0), CLUSTER, quorum.id(0), &plan(1), 1).await.unwrap();
+    quorum.start(0).await;
+    quorum.start(1).await;
+    let reason = quorum.voter(1).log.failed().await;
+    assert!(reason.contains("recovered without this controller"), "{reason}");
+    quorum.stop_all().await;
+    // Its disk dies before another voter was added.
+    quorum.wipe(0);
+    let found = inspect(&directory(&quorum, 1), CLUSTER, quorum.id(1)).await.unwrap();
+    assert_eq!((found.recovery, found.given_up), (0, first.recovery));
+    assert!(
+        matches!(refused_to_open(&quorum, 1).await, OpenError::GivenUp { .. }),
+        "reading changes nothing"
+    );
+    let second = recover(&directory(&quorum, 1), CLUSTER, quorum.id(1), &plan(2), 1).await.unwrap();
+    assert!(second.recovery > first.recovery && second.given_up == 0, "{second:?}");
+    quorum.start(1).await;
+    quorum.all_saw(&expected).await;
+    quorum.start(0).await;
+    quorum.add(0).await.unwrap();
+    quorum.append_all(payloads("b", 5)).await;
+    quorum.all_saw(&[expected, payloads("b", 5)].concat()).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_recoveries_the_later_one_counts() {
+    let mut quorum = Quorum::started(3).await;
+    quorum.append_all(payloads("a", 5)).await;
+    quorum.all_saw(&payloads("a", 5)).await;
+    quorum.stop_all().await;
+    let mut numbers = Vec::new();
+    for number in [0, 1] {
+        let (directory, id) = (quorum.directories[number].path(), quorum.id(number));
+        let lost = (1..=3).filter(|node_id| *node_id != id.node_id).collect();
+        let plan = Plan { keep: id.node_id, lost, survivors: Vec::new() };
+        numbers.push(recover(directory, CLUSTER, id, &plan, 1).await.unwrap().recovery);
+    }
+    assert_ne!(numbers[0], numbers[1]);
+    for number in [0, 1] {
+        quorum.start(number).await;
+    }
+    let later = usize::from(numbers[1] > numbers[0]);
+    let failed = quorum.voter(1 - later).log.failed();
+    let reason = tokio::time::timeout(PATIENCE, failed).await.unwrap();
+    assert!(reason.contains(&format!("recovery {}", numbers[later])), "{reason}");
+    quorum.stop(1 - later).await;
+    quorum.append_all(payloads("b", 5)).await;
+    quorum.all_saw(&[payloads("a", 5), payloads("b", 5)].concat()).await;
+    quorum.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_stranger_says_of_a_recovery_ends_no_leader() {
+    let mut quorum = Quorum::new(4);
+    quorum.listed = 3;
+    // An observer, which is there before the others and empty.
+    quorum.start(3).await;
+    let voter = |voter: VoterId| {
+        let directory_id = Bytes::copy_from_slice(voter.directory_id.as_bytes());
+        Some(wire::Voter { node_id: voter.node_id, directory_id })
+    };
+    let mut client = RaftClient::connect(format!("http://{}", quorum.addresses[3])).await.unwrap();
+    let stranger = VoterId { node_id: 9, directory_id: Uuid::from_u128(9) };
+    // A vote of term 7: term, node id, directory id, not committed, no log.
+    let whole = [&[7, 1, 9, 16][..], stranger.directory_id.as_bytes(), &[0, 0, 0]].concat();
+    for (recovery, body) in [(u64::MAX, Vec::new()), (u64::MAX, whole.clone()), (6, whole)] {
+        let target = voter(quorum.id(3));
+        let header = wire::Header { cluster_id: CLUSTER.into(), sender: voter(stranger), target, recovery };
+        client.vote(wire::Call { header: Some(header), body: body.into() }).await.unwrap_err();
+    }
+    for number in 0..3 {
+        quorum.start(number).await;
+    }
+    quorum.append_all(payloads("a", 3)).await;
+    quorum.all_saw(&payloads("a", 3)).await;
+
+    // With a copy of a voter somebody has tried out a recovery, and it reaches this quorum.
+    let (leader, _) = quorum.leader().await;
+    let mut client = RaftClient::connect(format!("http://{}", quorum.addresses[leader])).await.unwrap();
+    let announced = wire::AnnounceRequest {
+        cluster_id: CLUSTER.into(),
+        sender: voter(quorum.id((leader + 1) % 3)),
+        address: "127.0.0.1:1".into(),
+        has_log: true,
+        recovery: 6,
+    };
+    let refused = client.announce(announced).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let members = quorum.voter(leader).log.status().voters;
+    assert!(members.iter().all(|member| member.address != "127.0.0.1:1"), "{members:?}");
+    quorum.append_all(payloads("b", 3)).await;
+    quorum.all_saw(&[payloads("a", 3), payloads("b", 3)].concat()).await;
     quorum.stop_all().await;
 }
 

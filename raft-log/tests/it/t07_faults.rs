@@ -217,8 +217,15 @@ async fn q09_calls_that_no_voter_makes_change_nothing() {
         };
         let stranger = || voter(9, Uuid::from_u128(9));
         // Of a recovery that nobody has made: a stranger is not believed.
-        let call = wire::Call { header: header(stranger(), u64::MAX), body: Bytes::new() };
-        assert_eq!(client.vote(call).await.unwrap_err().code(), Code::PermissionDenied);
+        let whole = [&[7, 1, 9, 16][..], Uuid::from_u128(9).as_bytes(), &[0, 0, 0]].concat();
+        for (recovery, body, code) in [
+            (u64::MAX, Vec::new(), Code::InvalidArgument),
+            (u64::MAX, whole.clone(), Code::PermissionDenied),
+            (6, whole, Code::PermissionDenied),
+        ] {
+            let call = wire::Call { header: header(stranger(), recovery), body: body.into() };
+            assert_eq!(client.vote(call).await.unwrap_err().code(), code, "{recovery}");
+        }
         let call = wire::Call { header: header(stranger(), 0), body: largest.clone().into() };
         for outcome in [client.vote(call.clone()).await, client.pre_vote(call.clone()).await] {
             let error = outcome.unwrap_err();

@@ -142,6 +142,33 @@ async fn a_snapshot_replaces_the_image() {
     run.task.await.expect("no panic").expect("no error");
 }
 
+/// Of controllers that a recovery gave up, and that go on among themselves.
+#[tokio::test]
+async fn a_snapshot_of_an_earlier_term_is_not_followed() {
+    let directory = tempfile::tempdir().expect("directory");
+    let mut known = image_at(2);
+    let recovered = MetadataBatch { term: Term(1_001), ..batch(3) };
+    known.apply(&recovered, &mut MetadataDelta::default()).expect("applies");
+    MetadataStore::new(directory.path()).save(&known).expect("saved");
+    let controller = FakeController::new(1, 1);
+    let later = SubscribeResponse {
+        snapshot: snapshot::write(&image_at(9)).into(),
+        snapshot_last: true,
+        ..SubscribeResponse::default()
+    };
+    let next = MetadataBatch { term: Term(1_001), predecessor_term: Term(1_001), ..batch(4) };
+    let batches = vec![codec::encode_batches(&[next])];
+    let goes_on = SubscribeResponse { batches, ..SubscribeResponse::default() };
+    *controller.subscriptions.lock() = vec![Ok(vec![later]), Ok(vec![goes_on])];
+    let run = run(directory.path(), std::slice::from_ref(&controller)).await;
+    run.registered.send_replace(Some(BrokerEpoch(1)));
+    assert!(run.cache.wait_for(MetadataOffset(4), Duration::from_secs(10)).await);
+    assert_eq!(run.cache.image().term, Term(1_001));
+    run.shutdown.cancel();
+    run.task.await.expect("no panic").expect("no error");
+    assert_eq!(*controller.subscribed_from.lock(), [3, 3]);
+}
+
 #[tokio::test]
 async fn a_broker_ahead_of_the_quorum_stops_with_an_error() {
     let directory = tempfile::tempdir().expect("directory");

@@ -32,9 +32,10 @@ pub fn replay(seed: u64, mutation: Option<&str>, trace: bool) -> anyhow::Result<
 pub fn search(seeds: u64, jobs: usize, mutation: Option<Mutation>) -> anyhow::Result<()> {
     let begun = Instant::now();
     let found = run(seeds, jobs, mutation, usize::MAX);
+    let mutated = mutation.map_or_else(String::new, |mutation| format!(" --mutation {}", mutation.name()));
     for outcome in &found.failed {
         println!("{}", describe(outcome));
-        println!("  replay: target/release/simulate --quorum-seed {} --trace", outcome.seed);
+        println!("  replay: target/release/simulate --quorum-seed {} --trace{mutated}", outcome.seed);
     }
     println!(
         "quorum: {} seeds, {}, {} steps, {:.1} simulated hours in {:.0} s",
