@@ -263,6 +263,9 @@ impl Log {
         if self.recovery_point < self.log_end || self.active().times_behind() {
             self.active_mut().finish()?;
         }
+        // The next start drops an epoch without a batch; so thousands of logs that were only led have nothing to write,
+        // neither now nor then.
+        self.epochs.truncate_from_end(Offset(self.log_end));
         self.epochs.save(&self.directory, durability)?;
         self.producers.end_offset = Offset(self.log_end);
         // An empty log needs none, and most logs of a large broker are empty.
