@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::select_all;
 use protocol::proto::raft as wire;
 use protocol::proto::raft::raft_client::RaftClient;
 use raft_log::recovery::{Plan, RecoveryError, inspect, recover};
@@ -53,8 +54,14 @@ async fn the_survivor_goes_on_and_a_majority_of_the_old_quorum_cannot() {
     for number in [1, 2] {
         quorum.start(number).await;
     }
-    for number in [1, 2] {
-        let reason = quorum.voter(number).log.failed().await;
+    let mut left = vec![1, 2];
+    while !left.is_empty() {
+        // Whoever follows the other one hears of it only once that one has ended, as its process would.
+        let quorum_now = &quorum;
+        let failures = left.iter().map(|number| Box::pin(quorum_now.voter(*number).log.failed()));
+        let (reason, first, others) = select_all(failures).await;
+        drop(others);
+        let number = left.remove(first);
         assert!(reason.contains("recovered without this controller"), "{reason}");
         quorum.stop(number).await;
         let refused = refused_to_open(&quorum, number).await;
