@@ -20,21 +20,6 @@ fn id(number: u128) -> TopicIdPartition {
     TopicIdPartition::new(TopicId(uuid::Uuid::from_u128(number)), 0)
 }
 
-fn open(path: &Path) -> LogManager {
-    LogManager::open(
-        LogManagerConfig {
-            directories: vec![(path.to_path_buf(), DirectoryId(uuid::Uuid::from_u128(9)))],
-            unusable: Vec::new(),
-            default_log_config: Arc::new(config()),
-            recovery_threads: 1,
-            close_threads: 1,
-            on_directory_failure: Arc::new(|_, _| {}),
-        },
-        NOW,
-    )
-    .unwrap()
-}
-
 /// What the script was told of one log.
 #[derive(Clone, Debug, Default)]
 struct Told {
@@ -238,7 +223,7 @@ fn content(log: &Log) -> BTreeMap<i64, Vec<u8>> {
 }
 
 fn run(path: &Path, tries: usize) -> Ledger {
-    let manager = open(path);
+    let manager = open_one(path);
     let mut script = Script { manager: &manager, ledger: Ledger::default(), tries, stopped: false };
     script.run();
     script.ledger
@@ -246,7 +231,7 @@ fn run(path: &Path, tries: usize) -> Ledger {
 
 /// `kept` says up to where a log must be whole.
 fn compare(path: &Path, ledger: &Ledger, what: &str, kept: fn(&Told) -> i64) {
-    let manager = open(path);
+    let manager = open_one(path);
     if ledger.cut_noted {
         assert_eq!(manager.applied_cut(id(ORDERS)), Some(CutId(5)), "{what}: the cut is forgotten");
     }
@@ -301,7 +286,7 @@ fn compare(path: &Path, ledger: &Ledger, what: &str, kept: fn(&Told) -> i64) {
     manager.close(BrokerEpoch(5)).unwrap();
     let before: Vec<_> = manager.logs().iter().map(|log| (log.id(), content(&log.read()))).collect();
     drop(manager);
-    let manager = open(path);
+    let manager = open_one(path);
     assert!(manager.was_clean_shutdown());
     for (id, before) in before {
         assert_eq!(content(&manager.log(id).unwrap().read()), before, "{what}: after an orderly stop");
@@ -342,7 +327,7 @@ fn d06_every_step_fails_once_and_the_directory_is_left_alone_from_then_on() {
         let directory = directory();
         let faults = Faults::watch(directory.path());
         // Opening reports what it cannot do; here it can.
-        let manager = open(directory.path());
+        let manager = open_one(directory.path());
         faults.at(step.max(faults.steps()), Fault::Broken);
         let mut script = Script { manager: &manager, ledger: Ledger::default(), tries: 2, stopped: false };
         script.run();
@@ -376,7 +361,7 @@ fn d01_the_disk_is_full_at_every_step_and_service_returns_with_space() {
         for step in 0..steps() {
             let directory = directory();
             let faults = Faults::watch(directory.path());
-            let manager = open(directory.path());
+            let manager = open_one(directory.path());
             faults.at(step.max(faults.steps()), Fault::Full { steps: full_for });
             let mut script =
                 Script { manager: &manager, ledger: Ledger::default(), tries: 5, stopped: false };

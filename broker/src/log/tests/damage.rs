@@ -6,14 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::ids::{BrokerEpoch, DirectoryId, LeaderEpoch, MetadataOffset, Offset, TopicId, TopicIdPartition};
+use common::ids::{BrokerEpoch, LeaderEpoch, MetadataOffset, Offset, TopicId, TopicIdPartition};
 use protocol::record_batch::{batches, check_crc};
 use uuid::Uuid;
 
 use super::support::*;
-use crate::log::{
-    AppendOrigin, LeaderAppend, Log, LogError, LogManager, LogManagerConfig, LogPlacement, ReadError,
-};
+use crate::log::{AppendOrigin, LeaderAppend, Log, LogError, LogPlacement, ReadError};
 
 const TOPIC: &str = "orders-0";
 /// Base offset, length, leader epoch and magic: what a batch's CRC does not cover.
@@ -23,21 +21,6 @@ const FLIPS: usize = 600;
 
 fn id() -> TopicIdPartition {
     TopicIdPartition::new(TopicId(Uuid::from_u128(1)), 0)
-}
-
-fn open(path: &Path) -> LogManager {
-    LogManager::open(
-        LogManagerConfig {
-            directories: vec![(path.to_path_buf(), DirectoryId(Uuid::from_u128(9)))],
-            unusable: Vec::new(),
-            default_log_config: Arc::new(config()),
-            recovery_threads: 1,
-            close_threads: 1,
-            on_directory_failure: Arc::new(|_, _| {}),
-        },
-        NOW,
-    )
-    .unwrap()
 }
 
 /// A broker's directory with one log of several segments, stopped in order.
@@ -51,7 +34,7 @@ struct Stopped {
 impl Stopped {
     fn new() -> Stopped {
         let directory = directory();
-        let manager = open(directory.path());
+        let manager = open_one(directory.path());
         let placement = LogPlacement {
             id: id(),
             topic: "orders".into(),
@@ -169,7 +152,7 @@ fn d03_a_flipped_bit_costs_its_readers_an_error_and_nothing_else() {
         damaged[byte] ^= 1 << bit;
         fs::write(path, &damaged).unwrap();
 
-        let manager = open(stopped.directory.path());
+        let manager = open_one(stopped.directory.path());
         let name = path.file_name().unwrap().to_str().unwrap();
         assert!(manager.directories()[0].is_online(), "{what}");
         let Some(log) = manager.log(id()) else {
@@ -227,7 +210,7 @@ fn d04_missing_and_foreign_files_are_noticed() {
     // The first is gone: the log begins with the second, not at 0.
     stopped.restore();
     fs::remove_file(&segments[0]).unwrap();
-    let manager = open(stopped.directory.path());
+    let manager = open_one(stopped.directory.path());
     let log = manager.log(id()).unwrap();
     assert_eq!(log.read().log_start_offset(), Offset(first_of(1)));
     let found = readable(&log.read());
@@ -241,7 +224,7 @@ fn d04_missing_and_foreign_files_are_noticed() {
         } else {
             fs::remove_file(&segments[1]).unwrap()
         }
-        let manager = open(stopped.directory.path());
+        let manager = open_one(stopped.directory.path());
         let log = manager.log(id()).unwrap();
         assert_eq!(log.read().log_end_offset(), end);
         let found = readable(&log.read());
@@ -253,14 +236,14 @@ fn d04_missing_and_foreign_files_are_noticed() {
     // The last is gone: the log is shorter, and nobody counts on it.
     stopped.restore();
     fs::remove_file(&segments[last]).unwrap();
-    let manager = open(stopped.directory.path());
+    let manager = open_one(stopped.directory.path());
     assert_eq!(manager.log(id()).unwrap().read().log_end_offset(), Offset(first_of(last)));
     assert!(!manager.was_clean_shutdown() && manager.previous_broker_epoch().is_none());
 
     // It has a later offset's name: refused, with its name.
     stopped.restore();
     fs::rename(&segments[last], segments[last].with_file_name(format!("{:020}.log", 9_999))).unwrap();
-    let manager = open(stopped.directory.path());
+    let manager = open_one(stopped.directory.path());
     assert!(manager.log(id()).is_none() && manager.directories()[0].is_online());
     assert!(!manager.was_clean_shutdown());
 
@@ -268,7 +251,7 @@ fn d04_missing_and_foreign_files_are_noticed() {
     stopped.restore();
     let renamed = segments[1].with_file_name(format!("{:020}.log", first_of(1) + 3));
     fs::rename(&segments[1], renamed).unwrap();
-    let manager = open(stopped.directory.path());
+    let manager = open_one(stopped.directory.path());
     assert!(manager.log(id()).is_none() && manager.directories()[0].is_online());
 
     // Indexes of another partition, or none.
@@ -280,7 +263,7 @@ fn d04_missing_and_foreign_files_are_noticed() {
                 Some(foreign) => drop(fs::copy(segments[foreign].with_extension(extension), &path)),
                 None => drop(fs::remove_file(&path)),
             }
-            let manager = open(stopped.directory.path());
+            let manager = open_one(stopped.directory.path());
             let found = readable(&manager.log(id()).unwrap().read());
             assert!(found.errors.is_empty(), "{extension} of {foreign:?}: {:?}", found.errors);
             assert_eq!(found.good, stopped.batches, "{extension} of {foreign:?}");
@@ -294,7 +277,7 @@ fn d06_a_failed_read_is_the_disks_and_a_short_file_the_logs() {
     let stopped = Stopped::new();
     stopped.restore();
     let faults = crate::log::disk::faults::Faults::watch(stopped.directory.path());
-    let manager = open(stopped.directory.path());
+    let manager = open_one(stopped.directory.path());
     let log = manager.log(id()).unwrap();
     let segment = &stopped.segments()[0];
     fs::File::options().write(true).open(segment).unwrap().set_len(100).unwrap();

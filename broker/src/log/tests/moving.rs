@@ -1,7 +1,5 @@
 //! A replica moves between log directories, with all that belongs to it.
 
-use std::sync::Arc;
-
 use common::ids::*;
 use uuid::Uuid;
 
@@ -134,11 +132,7 @@ fn a_wish_for_a_directory_makes_no_empty_replica_beside_one_that_is_missing() {
 #[test]
 fn the_cleaner_hears_of_writes_after_a_move() {
     let prepared = || {
-        let root = root();
-        let manager = Arc::new(open_directories(root.path(), None));
-        let log = filled(&manager);
-        manager.create_future(&log, &there(&manager), NOW).unwrap();
-        let future = manager.future(id()).unwrap();
+        let (root, manager, log, future) = moving();
         caught_up(&manager, &log, &future).unwrap();
         manager.take_touched();
         (root, manager, log, future)

@@ -1,8 +1,6 @@
 //! A replica moves between log directories. Each step on the disks is failed in turn, and what a new start finds
 //! is compared with what was acknowledged: one log, whole, in one of them, and a move that goes on.
 
-use std::sync::Arc;
-
 use common::ids::*;
 
 use super::moving_support::*;
@@ -83,17 +81,9 @@ fn whoever_has_seen_a_copy_fail_gives_up_that_one_only() {
 /// Whoever copies holds the logs still; their files have other names.
 #[test]
 fn a_topic_that_is_deleted_while_its_replica_moves_takes_no_directory_along() {
-    let prepared = || {
-        let root = root();
-        let manager = Arc::new(open_directories(root.path(), None));
-        let log = filled(&manager);
-        manager.create_future(&log, &there(&manager), NOW).unwrap();
-        let future = manager.future(id()).unwrap();
-        (root, manager, log, future)
-    };
     let are_online = |manager: &LogManager| manager.directories().iter().all(|found| found.is_online());
     let steps = {
-        let (root, manager, log, future) = prepared();
+        let (root, manager, log, future) = moving();
         assert!(manager.delete(id()).unwrap());
         let ended = manager.copy_to_future(&log, &future, NOW);
         assert!(matches!(ended, Err(MoveError::Current(LogError::Offline { .. }))), "{ended:?}");
@@ -101,7 +91,7 @@ fn a_topic_that_is_deleted_while_its_replica_moves_takes_no_directory_along() {
         manager.maintain(NOW);
         assert!(names(root.path()).is_empty());
 
-        let (root, manager, log, future) = prepared();
+        let (root, manager, log, future) = moving();
         let faults = Faults::watch(root.path());
         caught_up(&manager, &log, &future).unwrap();
         manager.make_future_durable(&future).unwrap();
@@ -109,7 +99,7 @@ fn a_topic_that_is_deleted_while_its_replica_moves_takes_no_directory_along() {
     };
     let mut deleted = 0;
     for step in 0..steps {
-        let (root, manager, log, future) = prepared();
+        let (root, manager, log, future) = moving();
         let faults = Faults::watch(root.path());
         let (deleting, both) = (manager.clone(), [log.clone(), future.clone()]);
         faults.meanwhile(step, move || {

@@ -161,3 +161,13 @@ pub fn names(root: &Path) -> Vec<String> {
     found.sort();
     found
 }
+
+/// A log that has begun to move: its root, its manager, itself, and its empty copy.
+pub fn moving() -> (tempfile::TempDir, Arc<LogManager>, Arc<SharedLog>, Arc<SharedLog>) {
+    let root = root();
+    let manager = Arc::new(open_directories(root.path(), None));
+    let log = filled(&manager);
+    manager.create_future(&log, &there(&manager), NOW).unwrap();
+    let future = manager.future(id()).unwrap();
+    (root, manager, log, future)
+}

@@ -4,10 +4,13 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::ids::{LeaderEpoch, Offset, TopicId};
+use common::ids::{DirectoryId, LeaderEpoch, Offset, TopicId};
 use protocol::record_batch::{BatchBuilder, EndTxnMarker, HEADER_BYTES, LOG_OVERHEAD_BYTES, set_crc};
 
-use crate::log::{AppendError, AppendInfo, AppendOrigin, LeaderAppend, Log, LogConfig, LogSlice, OpenState};
+use crate::log::{
+    AppendError, AppendInfo, AppendOrigin, LeaderAppend, Log, LogConfig, LogManager, LogManagerConfig,
+    LogSlice, OpenState,
+};
 
 pub const NOW: i64 = 1_700_000_000_000;
 
@@ -154,4 +157,20 @@ pub fn compressed(batch: &[u8], code: u8, compress: impl FnOnce(&[u8]) -> Vec<u8
     out[22] = out[22] & !7 | code;
     set_crc(&mut out);
     out
+}
+
+/// A broker's only directory.
+pub fn open_one(path: &Path) -> LogManager {
+    LogManager::open(
+        LogManagerConfig {
+            directories: vec![(path.to_path_buf(), DirectoryId(uuid::Uuid::from_u128(9)))],
+            unusable: Vec::new(),
+            default_log_config: Arc::new(config()),
+            recovery_threads: 1,
+            close_threads: 1,
+            on_directory_failure: Arc::new(|_, _| {}),
+        },
+        NOW,
+    )
+    .unwrap()
 }
