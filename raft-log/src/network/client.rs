@@ -32,7 +32,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::{Identity, VoterId};
 use crate::files::Contents;
 use crate::lineage::Lineage;
-use crate::network::{SNAPSHOT_CHUNK_BYTES, decode, encode, message_limit_bytes, to_wire};
+use crate::network::{SNAPSHOT_CHUNK_BYTES, check_entries, decode, encode, message_limit_bytes, to_wire};
 use crate::snapshot::SnapshotFile;
 use crate::type_config::{TypeConfig, Vote};
 
@@ -298,10 +298,14 @@ impl NetStreamAppend<TypeConfig> for Peer {
             };
             let input = stream::once(std::future::ready(first)).chain(input);
             let mut client = self.client()?;
-            // The header goes with the first message only. A message that cannot be encoded ends the
-            // stream, which openraft then opens anew.
+            // The header goes with the first message only. A message that cannot be encoded, or has a hole, ends
+            // the stream, which openraft then opens anew.
             let mut header = Some(self.header());
             let calls = input.map(move |request| {
+                if let Err(reason) = check_entries(request.prev_log_id, &request.entries) {
+                    tracing::info!(reason, "the log was purged meanwhile: nothing is sent of this stream");
+                    return None;
+                }
                 let body =
                     encode(&request).inspect_err(|error| tracing::error!(%error, "append not encoded"));
                 body.ok().map(|body| wire::Call { header: header.take(), body })

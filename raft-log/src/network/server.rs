@@ -20,7 +20,7 @@ use crate::contact::Contact;
 use crate::error::MembershipError;
 use crate::lineage::Lineage;
 use crate::membership::Changer;
-use crate::network::{decode, encode, from_wire, message_limit_bytes, to_wire};
+use crate::network::{check_entries, decode, encode, from_wire, message_limit_bytes, to_wire};
 use crate::snapshot::{SnapshotFile, Snapshots};
 use crate::store::Store;
 use crate::type_config::{Raft, SnapshotMeta, TypeConfig, Vote};
@@ -236,12 +236,16 @@ impl RaftService for QuorumService {
         let first = calls.message().await?.ok_or_else(|| malformed("no message"))?;
         let (caller, first): (_, AppendEntriesRequest<TypeConfig>) = self.read(&first)?;
         self.check_speaker(&caller, &first.vote, true).await?;
+        check_entries(first.prev_log_id, &first.entries).map_err(malformed)?;
         // The header was checked for the stream; what follows must come from the same leader.
         let vote = first.vote;
         let rest = calls.scan((), move |(), call| {
             let request =
                 call.ok().and_then(|call| decode::<AppendEntriesRequest<TypeConfig>>(&call.body).ok());
-            std::future::ready(request.filter(|request| request.vote == vote))
+            let sound = |request: &AppendEntriesRequest<TypeConfig>| {
+                request.vote == vote && check_entries(request.prev_log_id, &request.entries).is_ok()
+            };
+            std::future::ready(request.filter(sound))
         });
         // An idle stream would keep its connection, and so a draining server, for ever; openraft holds
         // on to both directions.

@@ -19,7 +19,7 @@ use super::world::World;
 use super::{Simulated, executor};
 use crate::config::VoterId;
 use crate::network::server::{check_directory, check_vote};
-use crate::network::{decode, encode};
+use crate::network::{check_entries, decode, encode};
 use crate::type_config::{SnapshotMeta, Vote};
 
 #[derive(Clone, Debug)]
@@ -103,6 +103,7 @@ async fn handle(world: &World, life: &Life, sender: VoterId, incoming: Incoming)
         Incoming::Call(Request::Append(body)) => {
             let request: AppendEntriesRequest<Simulated> = decode(&body).map_err(text)?;
             check(sender, &request.vote)?;
+            check_entries(request.prev_log_id, &request.entries)?;
             answer(&life.raft.append_entries(request).await.map_err(text)?)
         }
         Incoming::Call(Request::Announce(address)) => {
@@ -150,7 +151,11 @@ async fn appends(
     let term_of_leader = term.clone();
     let requests = stream_of(messages).scan((), move |(), body| {
         let request = decode::<AppendEntriesRequest<Simulated>>(&body).ok();
-        let request = request.filter(|request| *request.vote.leader_id.node_id() == sender);
+        let sound = |request: &AppendEntriesRequest<Simulated>| {
+            *request.vote.leader_id.node_id() == sender
+                && check_entries(request.prev_log_id, &request.entries).is_ok()
+        };
+        let request = request.filter(sound);
         if let Some(request) = &request {
             term_of_leader.store(request.vote.leader_id.term, Ordering::Relaxed);
         }

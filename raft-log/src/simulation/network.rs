@@ -29,7 +29,7 @@ use super::handler::{self, Incoming, Request};
 use super::runtime::{SimulatedRuntime, Sleep, spawn_as};
 use super::world::World;
 use crate::config::VoterId;
-use crate::network::{decode, encode};
+use crate::network::{check_entries, decode, encode};
 use crate::snapshot::SnapshotFile;
 use crate::type_config::Vote;
 
@@ -212,6 +212,9 @@ impl Carrier {
     {
         let mut stream: Option<mpsc::UnboundedSender<Bytes>> = None;
         while let Some(request) = input.next().await {
+            if check_entries(request.prev_log_id, &request.entries).is_err() {
+                return;
+            }
             let Ok(body) = encode(&request) else { return };
             match self.world.fate(self.me.node_id, self.target.node_id) {
                 Fate::Lost => {

@@ -71,7 +71,8 @@ impl Store {
         Ok(entries)
     }
 
-    /// Entries for one message.
+    /// Entries for one message. What was purged meanwhile is missing at their beginning, and such a message is not sent
+    /// (`network::check_entries`).
     pub fn read_for_replication(&self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
         let mut entries = self.read(start, end)?;
         let mut bytes = 0;
@@ -119,7 +120,14 @@ impl Store {
             let mut memory = self.shared.memory.write();
             let mut first_index = None;
             for entry in entries {
-                first_index.get_or_insert(entry.log_id().index);
+                let (index, end_index) = (entry.log_id().index, memory.end_index());
+                // A log that begins may begin anywhere.
+                if memory.last.is_some() && index != end_index {
+                    return Err(io::Error::other(format!(
+                        "entry {index} cannot be appended to a log that ends at {end_index}"
+                    )));
+                }
+                first_index.get_or_insert(index);
                 writes.extend(keys::encode_entry(entry.log_id().index, &entry)?);
                 memory.push(entry, durable_end);
             }

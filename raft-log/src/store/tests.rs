@@ -18,6 +18,7 @@ use super::*;
 use crate::gate::Gate;
 use crate::leadership::Leadership;
 use crate::listener::Listener;
+use crate::network::check_entries;
 use crate::snapshot::Snapshots;
 use crate::state_machine::StateMachine;
 use crate::type_config::{Entry, LogId, Payload, TypeConfig, Vote};
@@ -150,6 +151,32 @@ async fn old_entries_are_read_from_the_disk() {
     assert_eq!(read(&mut store).await, expected);
     assert_eq!(store.read(5, 12).unwrap(), expected[5..12]);
     assert_eq!(store.read_for_replication(3, 60).unwrap(), expected[3..4], "a batch is bounded");
+}
+
+#[tokio::test]
+async fn no_entry_is_written_behind_a_hole() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    store.write_durably((0..10).map(|index| entry(1, index, 5))).await.unwrap();
+    let error = store.write_durably([entry(1, 12, 5)]).await.unwrap_err();
+    assert_eq!(error.to_string(), "entry 12 cannot be appended to a log that ends at 10");
+    store.write_durably([entry(1, 10, 5)]).await.unwrap();
+    assert_eq!(store.read(0, 20).unwrap().len(), 11);
+}
+
+/// A leader that purges while it reads for a follower sends nothing of what is left.
+#[tokio::test]
+async fn what_is_left_of_a_purged_range_is_no_message() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    store.write_durably((0..10).map(|index| entry(1, index, 5))).await.unwrap();
+    store.drop_upto(log_id(1, 3)).await.unwrap();
+    let left = store.read_for_replication(3, 10).unwrap();
+    assert_eq!(check_entries(Some(log_id(1, 2)), &left), Err("entry 4 where 3 follows".into()));
+    assert_eq!(check_entries(None, &left), Err("entry 4 where 0 follows".into()));
+    assert_eq!(check_entries(Some(log_id(1, 3)), &left), Ok(()));
+    assert!(check_entries(Some(log_id(1, 3)), &[entry(1, 4, 5), entry(1, 6, 5)]).is_err());
+    assert_eq!(check_entries(Some(log_id(1, 3)), &[]), Ok(()));
 }
 
 fn database(directory: &Path) -> PathBuf {
