@@ -237,6 +237,10 @@ impl Fetcher {
                 FollowerOutcome::Stop => self.forget(answered.id),
             }
         }
+        // Once for all that were cut, and before the next fetch brings them records.
+        if let Err(error) = self.context.log_manager.checkpoint_lowered_recovery_points() {
+            warn!(%error, "recovery points are not lowered on disk after a truncation");
+        }
     }
 
     fn pause(&mut self, id: TopicIdPartition) {

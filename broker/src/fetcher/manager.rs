@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::fetcher::{Command, Fetcher, Inbox};
 use super::leader_endpoint::{FollowerIdentity, LeaderConnector};
+use crate::log::LogManager;
 use crate::replica::Partition;
 
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,7 @@ pub struct FetcherConfig {
 pub(super) struct FetcherContext {
     pub(super) config: FetcherConfig,
     pub(super) connector: Arc<dyn LeaderConnector>,
+    pub(super) log_manager: Arc<LogManager>,
     pub(super) image: ArcSwap<MetadataImage>,
 }
 
@@ -94,11 +96,12 @@ impl FetcherManager {
     pub fn new(
         config: FetcherConfig,
         connector: Arc<dyn LeaderConnector>,
+        log_manager: Arc<LogManager>,
         tasks: TaskGroup,
     ) -> FetcherManager {
         let image = ArcSwap::from_pointee(MetadataImage::default());
         FetcherManager {
-            context: Arc::new(FetcherContext { config, connector, image }),
+            context: Arc::new(FetcherContext { config, connector, log_manager, image }),
             tasks,
             state: Mutex::new(State::default()),
         }

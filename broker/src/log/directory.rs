@@ -24,6 +24,8 @@ pub struct LogDirectory {
     /// Some log was written since the last checkpoint.
     pub(super) written: AtomicBool,
     pub(super) high_watermark_moved: AtomicBool,
+    /// Some log was cut below its recovery point, which the checkpoint does not know yet.
+    pub(super) recovery_point_lowered: AtomicBool,
     /// Logs that were written since the cleaner looked last.
     pub(super) touched: Mutex<Vec<TopicIdPartition>>,
     /// Recovery points, log starts and where cleanings ended, as last written: each write costs a sync, so
@@ -46,6 +48,7 @@ impl LogDirectory {
             cuts: Mutex::new(cuts),
             written: AtomicBool::new(false),
             high_watermark_moved: AtomicBool::new(false),
+            recovery_point_lowered: AtomicBool::new(false),
             touched: Mutex::default(),
             checkpointed: Mutex::default(),
             on_failure,

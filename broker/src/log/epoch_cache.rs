@@ -53,8 +53,10 @@ impl EpochCache {
         let path = log_directory.join(EPOCH_CHECKPOINT);
         // A leader that wrote nothing leaves the epochs as they were, and thousands of such logs stop together.
         if durability == Durability::Process
-            && read_text(&path).is_ok_and(|there| there.as_ref() == Some(&text))
+            && read_text(&path)
+                .is_ok_and(|there| there.map_or(self.entries.is_empty(), |there| there == text))
         {
+            // Where there is no file the batches tell, and nothing is what they tell then.
             return Ok(());
         }
         replace_file(&path, text.as_bytes(), durability)?;

@@ -77,6 +77,18 @@ impl SharedLog {
         guard
     }
 
+    /// For cuts outside of `LogManager::apply_cuts`. `LogManager::checkpoint_lowered_recovery_points` is due before the
+    /// log is written again.
+    pub fn cut<T>(&self, cut: impl FnOnce(&mut Log) -> Result<T, LogError>) -> Result<T, LogError> {
+        let mut log = self.write();
+        let before = log.recovery_point();
+        let result = cut(&mut log);
+        if log.recovery_point() < before {
+            self.directory.recovery_point_lowered.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
     /// As checkpointed when the log was opened, then as the partition set it last.
     pub fn high_watermark(&self) -> Offset {
         Offset(self.high_watermark.load(Ordering::Acquire))

@@ -28,7 +28,9 @@ impl Log {
         match result {
             Err(error) if error.is_exhausted() => {
                 let taken_back = self.take_back(mark);
-                self.failing(taken_back)?;
+                // Also where something ran out again: what was refused may stand in the log.
+                self.failed |= taken_back.is_err();
+                taken_back?;
                 Err(error)
             }
             other => self.failing(other),

@@ -66,20 +66,13 @@ impl Log {
     }
 
     pub(super) fn cut_end(&mut self, target: i64) -> Result<(), LogError> {
-        // From the last one down: a crash in between must leave no hole.
-        while self.segments.len() > 1 && self.active().base_offset() > target {
-            self.active().delete()?;
-            self.segments.pop();
-        }
-        let last = self.segments.len() - 1;
-        let mut end = target;
-        let batches_end;
-        if let Some(place) = self.segments[last].holding(target)? {
-            end = place.first_offset.min(target);
-            batches_end = self.segments[last].truncate(place.position, end)?;
-        } else {
-            batches_end = self.segments[last].resume()?;
-        }
+        // Where descriptors run out here, nothing is begun yet.
+        let place = self.segments[self.segment_for(target)].holding(target)?;
+        let end = place.map_or(target, |place| place.first_offset.min(target));
+        let cut = self.cut_files(target, place.map(|place| place.position), end);
+        // Half a cut is no log: whatever ran out, a restart completes it.
+        self.failed |= cut.is_err();
+        let batches_end = cut?;
         self.truncations += 1;
         self.directory_changed = true;
         self.recent.clear();
@@ -93,10 +86,26 @@ impl Log {
         self.recovery_point = self.recovery_point.min(end);
         self.cleaned_to = self.cleaned_to.map(|offset| offset.min(end));
         self.epochs.truncate_from_end(Offset(end));
-        self.save_epochs_after_cut()?;
-        self.drop_snapshots_above(end)?;
-        self.producers = self.producer_state_at(end)?;
-        Ok(())
+        let finished = self.save_epochs_after_cut().and_then(|()| {
+            self.drop_snapshots_above(end)?;
+            self.producers = self.producer_state_at(end)?;
+            Ok(())
+        });
+        self.failed |= finished.is_err();
+        finished
+    }
+
+    /// Returns where the batches end that are left.
+    fn cut_files(&mut self, target: i64, position: Option<u64>, end: i64) -> Result<i64, LogError> {
+        // From the last one down: a crash in between must leave no hole.
+        while self.segments.len() > 1 && self.active().base_offset() > target {
+            self.active().delete()?;
+            self.segments.pop();
+        }
+        match position {
+            Some(position) => self.active_mut().truncate(position, end),
+            None => self.active_mut().resume(),
+        }
     }
 
     /// Empties the log, which then starts at `start`.

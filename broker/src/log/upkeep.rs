@@ -121,10 +121,16 @@ impl LogManager {
         Ok(())
     }
 
-    /// To be called after truncations outside of `apply_cuts`, before the logs are written again.
-    pub fn checkpoint_recovery_points(&self) -> Result<(), LogError> {
+    /// To be called after cuts (`SharedLog::cut`), before the logs are written again: after a power cut nobody would
+    /// look at what was written below a recovery point that is too high.
+    pub fn checkpoint_lowered_recovery_points(&self) -> Result<(), LogError> {
         for directory in self.online() {
-            directory.reporting(self.write_recovery_points(directory))?;
+            if directory.recovery_point_lowered.swap(false, Ordering::Relaxed) {
+                let written = self.write_recovery_points(directory);
+                directory.reporting(written).inspect_err(|_| {
+                    directory.recovery_point_lowered.store(true, Ordering::Relaxed);
+                })?;
+            }
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ impl Partition {
         }
         info!(partition = %self, ?diverging, log_end_offset = %local.log_end_offset, %target,
             high_watermark = %local.high_watermark, "log diverges from the leader's: truncates");
-        let cut = inner.log.write().truncate_to(target);
+        let cut = inner.log.cut(|log| log.truncate_to(target));
         let log_end_offset = inner.log.read().log_end_offset();
         self.apply(inner, ReplicaEvent::Truncated { log_end_offset });
         cut.map(|_| Progress::Continue)
@@ -153,7 +153,7 @@ impl Partition {
     fn restart(&self, inner: &mut Inner, offset: Offset) -> Result<Progress, LogError> {
         info!(partition = %self, log_end_offset = %inner.state.log_end_offset(), %offset,
             "the leader's log starts elsewhere: drops all, starts there");
-        let restarted = inner.log.write().truncate_fully_and_start_at(offset);
+        let restarted = inner.log.cut(|log| log.truncate_fully_and_start_at(offset));
         // What runs out there is space for the new files, after the old ones went.
         if restarted.as_ref().err().is_none_or(LogError::is_exhausted) {
             self.apply(inner, ReplicaEvent::Restarted { offset });

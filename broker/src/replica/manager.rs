@@ -230,7 +230,7 @@ impl ReplicaManager {
             max_partitions: MAX_SESSION_PARTITIONS,
             eviction_ms: config.fetch_session_eviction_ms,
         };
-        let fetchers = FetcherManager::new(config.fetcher, connector, tasks.clone());
+        let fetchers = FetcherManager::new(config.fetcher, connector, log_manager.clone(), tasks.clone());
         let context = Arc::new(Context {
             local: config.broker_id,
             config,

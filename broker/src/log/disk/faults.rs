@@ -45,7 +45,8 @@ struct State {
     fault: Option<(usize, Fault)>,
     dead: bool,
     reads_fail: bool,
-    opens_fail: bool,
+    /// How many files can still be opened.
+    opens_left: Option<usize>,
     meanwhile: Option<(usize, Meanwhile)>,
     power: Option<Durable>,
 }
@@ -86,7 +87,12 @@ impl Faults {
 
     /// No descriptors are left to open files with, or there are again. No steps, either.
     pub(crate) fn fail_opens(&self, fail: bool) {
-        self.0.state.lock().opens_fail = fail;
+        self.leave_opens(fail.then_some(0));
+    }
+
+    /// So many files can be opened, and then no descriptors are left.
+    pub(crate) fn leave_opens(&self, opens: Option<usize>) {
+        self.0.state.lock().opens_left = opens;
     }
 
     /// Done before the chosen step, in the midst of what comes to it.
@@ -228,10 +234,13 @@ pub(super) fn before_read(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn before_open(path: &Path) -> io::Result<()> {
-    match watched(path) {
-        Some(watched) if watched.state.lock().opens_fail => Err(rustix::io::Errno::MFILE.into()),
-        _ => Ok(()),
+    let Some(watched) = watched(path) else { return Ok(()) };
+    match &mut watched.state.lock().opens_left {
+        Some(0) => return Err(rustix::io::Errno::MFILE.into()),
+        Some(left) => *left -= 1,
+        None => {}
     }
+    Ok(())
 }
 
 pub(super) fn after(step: Step, path: &Path) {

@@ -418,3 +418,25 @@ fn an_orderly_stop_of_many_logs_needs_few_syncs_and_no_recovery_after_it() {
         }
     }
 }
+
+/// Thousands of logs that nobody wrote to stop and start without a write for each.
+#[test]
+fn logs_that_were_only_led_are_written_neither_at_a_stop_nor_at_a_start() {
+    let directory = directory();
+    let mut manager = open(&[directory.path()]);
+    for partition in 0..60 {
+        manager.create(placement(1, partition), NOW).unwrap();
+    }
+    for epoch in 0..3 {
+        for partition in 0..60 {
+            let log = manager.log(id(1, partition)).unwrap();
+            log.write().start_epoch(common::ids::LeaderEpoch(epoch), Offset(0)).unwrap();
+        }
+        let faults = Faults::watch(directory.path());
+        manager.close(BrokerEpoch(7)).unwrap();
+        drop(manager);
+        manager = open(&[directory.path()]);
+        assert!(faults.steps() < 60, "{} steps", faults.steps());
+        assert!(manager.was_clean_shutdown());
+    }
+}

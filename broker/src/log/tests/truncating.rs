@@ -1,6 +1,7 @@
 use common::ids::{LeaderEpoch, Offset};
 
 use super::support::*;
+use crate::log::disk::faults::Faults;
 use crate::log::{AppendOrigin, LogConfig};
 
 #[test]
@@ -42,6 +43,43 @@ fn truncation_takes_batches_epochs_and_producers() {
             assert_eq!(test.batches(1 << 20).len() as i64, whole + 1);
             assert_eq!(test.log.latest_epoch(), Some(LeaderEpoch(20)));
         }
+    }
+}
+
+/// Either nothing was begun, or the log is offline until a restart completes the cut.
+#[test]
+fn no_descriptors_for_a_truncation_leave_no_half_cut_log() {
+    let (mut refused, mut offline) = (0, 0);
+    for opens in 0.. {
+        let mut test = TestLog::new(config());
+        for number in 0..12 {
+            test.append(idempotent(4, 0, 3 * number, 3), AppendOrigin::Client, number).unwrap();
+        }
+        test.restart();
+        assert!(test.log.segment_count() > 1);
+        let faults = Faults::watch(test.directory.path());
+        faults.leave_opens(Some(opens));
+        let cut = test.log.truncate_to(Offset(10));
+        drop(faults);
+        match cut {
+            Ok(cut) => {
+                assert!(cut && refused > 0 && offline > 0, "{refused} refused, {offline} offline");
+                return;
+            }
+            Err(error) if test.log.is_offline() => {
+                offline += 1;
+                assert!(error.is_exhausted());
+                test.crash();
+                assert!(test.log.truncate_to(Offset(10)).unwrap() || test.log.log_end_offset() == Offset(9));
+            }
+            Err(_) => {
+                refused += 1;
+                assert_eq!(test.batches(1 << 20).len(), 12, "after {opens} opens");
+                assert!(test.log.truncate_to(Offset(10)).unwrap());
+            }
+        }
+        assert_eq!(test.batches(1 << 20), [(0, 2), (3, 5), (6, 8)], "after {opens} opens");
+        test.append(idempotent(4, 0, 9, 3), AppendOrigin::Client, 20).unwrap();
     }
 }
 

@@ -62,6 +62,30 @@ async fn a_deposed_leader_truncates_what_only_it_had() {
     }
 }
 
+/// Or a power cut would leave records that recovery does not look at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_truncation_below_the_recovery_point_lowers_it_on_disk_before_records_follow() {
+    let cluster = Cluster::start(2, 1).await;
+    cluster.create_topic(1);
+    cluster.produce_all(1, 10).await;
+    cluster.commit_silently(vec![Cluster::elect(2)]);
+    cluster.catch_up(2);
+    cluster.produce(1, 7, 1).expect("the old leader still appends");
+    let manager = cluster.broker(1).replicas.log_manager();
+    let log = manager.log(id(0)).expect("the log");
+    assert_eq!(log.flush().unwrap(), Offset(17));
+    manager.checkpoint(0);
+    let noted = || {
+        let path = log.directory().path().join("recovery-point-offset-checkpoint");
+        std::fs::read_to_string(path).unwrap()
+    };
+    assert!(noted().ends_with("orders 0 17\n"), "{}", noted());
+    cluster.produce(2, 3, 1).expect("the new leader appends");
+    cluster.catch_up(1);
+    until(&cluster.partition(1, 0), "the leader's end", |status| status.log_end_offset == Offset(13)).await;
+    assert!(noted().ends_with("orders 0 10\n"), "{}", noted());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_was_out_of_the_isr_comes_back() {
     let cluster = Cluster::start(2, 1).await;
