@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use rapidfuzz::distance::levenshtein;
+use rapidfuzz::distance::levenshtein::{self, BatchComparator};
 use thiserror::Error;
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -90,17 +90,23 @@ pub(crate) fn nearest_key<'a>(key: &str, known: impl Iterator<Item = &'a str>) -
     if key.len() > 128 {
         return None;
     }
-    let limit = (1 + key.len() / 4).min(MOST_EDITS);
-    known
-        .filter_map(|candidate| Some((edits_within(limit, key, candidate)?, candidate)))
-        .min()
-        .map(|(_, candidate)| candidate.to_owned())
+    let comparator = BatchComparator::new(key.bytes());
+    let mut limit = (1 + key.len() / 4).min(MOST_EDITS);
+    let mut nearest: Option<&str> = None;
+    for candidate in known {
+        let Some(edits) = edits_within(limit, &comparator, candidate) else { continue };
+        // Of those with as few edits the first in the alphabet.
+        if edits < limit || nearest.is_none_or(|nearest| candidate < nearest) {
+            (limit, nearest) = (edits, Some(candidate));
+        }
+    }
+    nearest.map(str::to_owned)
 }
 
 /// How many edits make one of the other; `None` if more than `limit`.
-fn edits_within(limit: usize, left: &str, right: &str) -> Option<usize> {
+fn edits_within(limit: usize, key: &BatchComparator<u8>, candidate: &str) -> Option<usize> {
     let arguments = levenshtein::Args::default().score_cutoff(limit);
-    levenshtein::distance_with_args(left.bytes(), right.bytes(), &arguments)
+    key.distance_with_args(candidate.bytes(), &arguments)
 }
 
 #[cfg(test)]
@@ -121,10 +127,11 @@ mod tests {
             ("abcdef", "bcdefg", 2),
         ];
         for (left, right, distance) in cases {
-            assert_eq!(edits_within(9, left, right), Some(distance), "{left} to {right}");
-            assert_eq!(edits_within(distance, left, right), Some(distance), "{left} to {right}");
+            let key = BatchComparator::new(left.bytes());
+            assert_eq!(edits_within(9, &key, right), Some(distance), "{left} to {right}");
+            assert_eq!(edits_within(distance, &key, right), Some(distance), "{left} to {right}");
             if let Some(fewer) = distance.checked_sub(1) {
-                assert_eq!(edits_within(fewer, left, right), None, "{left} to {right}");
+                assert_eq!(edits_within(fewer, &key, right), None, "{left} to {right}");
             }
         }
     }
