@@ -147,7 +147,8 @@ impl World {
             log_end_offset: Offset(disk.log.end()),
         };
         let mirroring = replica.mirroring;
-        let position = follower_position(question, |epoch| disk.log.end_of_epoch(epoch, mirroring));
+        let answers = mirroring && !self.is(Mutation::UnknownEpochsAreUndefined);
+        let position = follower_position(question, |epoch| disk.log.end_of_epoch(epoch, answers));
         let mut answer = LeaderAnswer {
             error: ErrorCode::None,
             high_watermark: replica.state.high_watermark(),

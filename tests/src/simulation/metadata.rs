@@ -173,10 +173,13 @@ impl World {
         }
         self.replica_event(node, partition, ReplicaEvent::Suspended);
         self.trace(|| format!("{node}/{partition} applies cuts: {plan:?}"));
+        let synced = !self.is(Mutation::CutNotedBeforeDurable);
         let Some(disk) = &mut self.broker_mut(node).disks[partition] else { return };
         if let Some(offset) = plan.truncate_to {
             disk.log.truncate_to(offset.0);
-            disk.log.sync();
+            if synced {
+                disk.log.sync();
+            }
             disk.high_watermark = disk.high_watermark.min(disk.log.end());
         }
         disk.applied_cut = disk.applied_cut.max(Some(plan.note));

@@ -6,6 +6,7 @@ use broker::mirror::coordinator::StateKey;
 use broker::mirror::deps::{LocalStatus, StateWrite};
 use broker::mirror::manager::conditions::{high_watermark_at_end, may_act, replicas_aligned};
 use broker::mirror::state::*;
+use broker::replica::state::ReplicaEvent;
 use common::ids::*;
 use common::metadata::record::CutKind;
 use common::metadata::{MetadataDelta, MetadataImage};
@@ -244,6 +245,14 @@ impl World {
                     _ => MirrorState::Stopping,
                 };
                 self.check_recorded(node, partition, source, state, leader_epoch);
+                if self.is(Mutation::TruncatesBeforeCommit)
+                    && let Some(disk) = &mut self.broker_mut(node).disks[partition]
+                    && offset.0 < disk.log.end()
+                {
+                    disk.log.truncate_to(offset.0);
+                    let log_end_offset = Offset(disk.log.end());
+                    self.replica_event(node, partition, ReplicaEvent::Truncated { log_end_offset });
+                }
                 let request = CutRequest {
                     id: id_of(partition),
                     leader_epoch,
@@ -342,6 +351,7 @@ impl World {
         };
         let Some(status) = self.local_status(node, partition) else { return };
         let impatient = self.is(Mutation::ReplicasAreNotAwaited);
+        let hasty = impatient || self.is(Mutation::StoppingDoesNotWait);
         let (Some(replica), Some(disk)) =
             (&self.broker(node).replicas[partition], &self.broker(node).disks[partition])
         else {
@@ -354,7 +364,7 @@ impl World {
                 highest_batch_epoch: status.latest_batch_epoch,
             }),
             Watch::HighWatermark(token) => {
-                let reached = high_watermark_at_end(&status) || (impatient && status.is_leader);
+                let reached = high_watermark_at_end(&status) || (hasty && status.is_leader);
                 let cut_point = match self.is(Mutation::StopsAtLastStableOffset) {
                     true => disk.log.last_stable_offset(status.high_watermark.0),
                     false => {

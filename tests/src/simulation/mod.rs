@@ -8,6 +8,7 @@ pub mod drill;
 pub mod event;
 pub mod faults;
 pub mod follower;
+mod forgery;
 pub mod heal;
 pub mod log;
 pub mod metadata;

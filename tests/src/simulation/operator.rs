@@ -9,6 +9,7 @@ use controller::control::topic::{NewTopic, TopicRef, create_topics, delete_topic
 use common::ids::*;
 
 use super::event::Timer;
+use super::mutation::Mutation;
 use super::quorum::Reply;
 use super::world::{TOPIC, World, cluster_name, mirror_name, topic_id};
 
@@ -80,6 +81,13 @@ impl World {
     pub fn remove(&mut self, cluster: usize, source: usize) {
         let Some(active) = &self.clusters[cluster].active else { return };
         let image = active.draft.image();
+        let settled = |partition| {
+            let state = self.recorded(cluster, source, partition).map(|record| record.state);
+            state == Some(MirrorState::Mirroring)
+        };
+        if self.is(Mutation::RemoveIsRefused) && !(0..self.profile.partitions).all(settled) {
+            return;
+        }
         let outcome = remove_topics(image, &mirror_name(source), &[self.topic_state(source)]);
         self.trace(|| format!("operator removes at {} from {}", cluster_name(cluster), cluster_name(source)));
         if let Ok(outcome) = outcome {
@@ -104,7 +112,8 @@ impl World {
         let mut random = self.random.clone();
         let it = &self.clusters[cluster];
         let Some(active) = &it.active else { return };
-        let outcome = create_topics(active.draft.image(), &it.settings, &[topic], false, &mut random);
+        let image = self.mutated_creation_image(active.draft.image());
+        let outcome = create_topics(&image, &it.settings, &[topic], false, &mut random);
         self.random = random;
         self.run_internal(cluster, outcome.records);
     }

@@ -123,6 +123,7 @@ impl World {
     ) -> Option<MetadataOffset> {
         let now_ms = self.now_ms;
         let delay = self.random.between(2, 12);
+        let records = self.mutated_records(records);
         let active = self.clusters[cluster].active.as_mut()?;
         let mut waiting = Waiting { to, reply, offset: active.draft.offset() };
         if records.is_empty() {

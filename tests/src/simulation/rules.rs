@@ -127,6 +127,16 @@ impl World {
         if let Some(rule) = wrong {
             return self.violate("decision 10: who may cut when", || format!("{name}/{partition}: {rule}"));
         }
+        if kind == CutKind::Stopping {
+            let truth = self.truth(cluster, partition);
+            let mut log = ModelLog::default();
+            if log.append_copied(&truth.batches).is_ok() && offset < log.decided_cut_point(truth.end()) {
+                let end = truth.end();
+                return self.violate("decision 10b: STOPPING takes nothing that is decided", || {
+                    format!("{name}/{partition} is cut to {offset}, committed is up to {end}")
+                });
+            }
+        }
         if kind == CutKind::Preparing && offset < self.truth(cluster, partition).end() {
             self.check_last_copy(cluster, before, partition, offset);
         }

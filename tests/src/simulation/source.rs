@@ -156,13 +156,18 @@ impl World {
             (Some(_), _) => it.image(),
         };
         let asker = Asker::Cluster(cluster_name(ask.asker.cluster));
+        let newest = || {
+            let partition = image.partition(partition_id(ask.partition))?;
+            partition.mirror.newest_cut().map(|cut| cut.id)
+        };
+        let seen = if self.is(Mutation::SeenAdvancesUnchecked) { ask.seen.max(newest()) } else { ask.seen };
         let question = Question {
             topic: TOPIC.to_owned(),
             topic_id: topic_id(),
             partition: ask.partition as i32,
-            last_seen_cut_id: ask.seen.map_or(-1, |id| id.0),
+            last_seen_cut_id: seen.map_or(-1, |id| id.0),
         };
-        let image = self.mutated_source_image(image);
+        let image = self.mutated_source_image(image, ask.asker.cluster);
         let answer = last_mirrored_offset(&image, &asker, &question);
         let answer = self.mutated_answer(answer);
         let recorded = interpret(&partition_answer(ask.partition as i32, answer))?;
