@@ -1,4 +1,4 @@
-//! DeleteRecords: raises log starts, and answers once every replica that is known has followed.
+//! DeleteRecords: raises log starts, and answers once every replica that is alive has followed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::replica::fetch_session::PartitionKey;
 use crate::replica::{Partition, ReplicaManager};
 
 const UNKNOWN_LOW_WATERMARK: i64 = -1;
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 pub async fn handle(replicas: &ReplicaManager, request: &DeleteRecordsRequest) -> DeleteRecordsResponse {
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
@@ -70,11 +71,13 @@ async fn wait(partition: &Partition, offset: Offset, deadline: Instant) -> Resul
     loop {
         let changed = partition.changed();
         match partition.low_watermark() {
-            Ok(low_watermark) if low_watermark >= offset => return Ok(low_watermark),
+            Ok(Some(low_watermark)) if low_watermark >= offset => return Ok(low_watermark),
             Ok(_) => {}
             Err(error) => return Err(error.code()),
         }
-        if timeout_at(deadline, changed).await.is_err() {
+        // That a broker died shows at the partitions whose ISR it leaves, and at no others.
+        let look_again_at = deadline.min(Instant::now() + LOOK_AGAIN);
+        if timeout_at(look_again_at, changed).await.is_err() && Instant::now() >= deadline {
             return Err(ErrorCode::RequestTimedOut);
         }
     }

@@ -36,8 +36,6 @@ pub enum LifecycleError {
     DuplicateRegistration { broker_id: BrokerId, message: String },
     #[error("the controller refused the registration: {name}: {message}")]
     Refused { name: &'static str, message: String },
-    #[error("another process took over node.id {broker_id}; this one stops")]
-    Superseded { broker_id: BrokerId },
 }
 
 /// What a registration tells.
@@ -101,7 +99,7 @@ impl Lifecycle {
         self.registered.send_replace(Some(epoch));
         tokio::select! {
             () = shutdown.cancelled() => Ok(()),
-            outcome = self.heartbeats(epoch) => outcome,
+            outcome = self.heartbeats() => outcome,
         }
     }
 
@@ -171,7 +169,7 @@ impl Lifecycle {
         }
     }
 
-    async fn heartbeats(&self, epoch: BrokerEpoch) -> Result<(), LifecycleError> {
+    async fn heartbeats(&self) -> Result<(), LifecycleError> {
         let mut caught_up = self.caught_up.clone();
         let mut offline_directories = self.offline_directories.clone();
         let mut fenced = true;
@@ -212,7 +210,9 @@ impl Lifecycle {
                             return Ok(());
                         }
                     }
-                    error => self.heartbeat_refused(error, epoch)?,
+                    // STALE_BROKER_EPOCH from a controller that has not replayed our registration yet passes. Of
+                    // another process that took our place the metadata log tells, which stops the loader.
+                    error => debug!(error = error.name(), "heartbeat refused"),
                 },
                 Err(error) => warn!(%error, "heartbeat not answered"),
             }
@@ -230,17 +230,6 @@ impl Lifecycle {
                 changed = caught_up.changed() => if changed.is_err() { sleep(pause).await },
             }
         }
-    }
-
-    fn heartbeat_refused(&self, error: ErrorCode, epoch: BrokerEpoch) -> Result<(), LifecycleError> {
-        let image = self.cache.image();
-        let superseded = image.brokers.get(&self.broker_id).is_some_and(|broker| broker.broker_epoch > epoch);
-        if superseded {
-            return Err(LifecycleError::Superseded { broker_id: self.broker_id });
-        }
-        // STALE_BROKER_EPOCH from a controller that has not replayed our registration yet passes.
-        debug!(error = error.name(), "heartbeat refused");
-        Ok(())
     }
 }
 

@@ -51,6 +51,9 @@ pub enum LoaderError {
     #[error("committed metadata cannot be replayed: {0}; this program may be older than the controllers")]
     Replay(String),
 
+    #[error("another process took over node.id {broker_id}; this one stops")]
+    Superseded { broker_id: BrokerId },
+
     #[error("a part of the broker failed while it applied metadata: {0}")]
     Apply(#[from] JoinError),
 }
@@ -81,6 +84,8 @@ struct Progress {
     image: Arc<MetadataImage>,
     /// The image that the parts of the broker know; `None` before the first publication.
     published: Option<Arc<MetadataImage>>,
+    /// The controller of the newest subscription knows what this broker has.
+    accepted: bool,
     snapshot: BytesMut,
     saved_offset: MetadataOffset,
     saved_at: Instant,
@@ -95,6 +100,7 @@ impl MetadataLoader {
             saved_offset: image.offset,
             image,
             published: None,
+            accepted: false,
             snapshot: BytesMut::new(),
             saved_at: Instant::now(),
         };
@@ -124,6 +130,10 @@ impl MetadataLoader {
             };
             if progress.image.offset > offset_before {
                 retry_interval = RETRY_INTERVAL;
+            }
+            // A refusal of another kind clears nothing: only the quorum's leader can say that somebody is ahead
+            // of it, and the others send him away in between.
+            if progress.accepted {
                 ahead_since = None;
                 ahead_in_a_row = 0;
             }
@@ -156,6 +166,7 @@ impl MetadataLoader {
     /// One subscription, from its request to its end.
     async fn subscription(&mut self, address: &str, channel: Channel, progress: &mut Progress) -> Ended {
         progress.snapshot.clear();
+        progress.accepted = false;
         let mut client = MetadataClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
         let request = SubscribeRequest {
             cluster_id: self.channel.cluster_id().to_owned(),
@@ -168,6 +179,7 @@ impl MetadataLoader {
             Ok(Err(status)) => return ended(&status),
             Err(_) => return Ended::Retry("no answer in time".to_owned()),
         };
+        progress.accepted = true;
         info!(controller = %address, offset = progress.image.offset.0, "metadata subscription begins");
         loop {
             match self.next_step(&mut stream, progress).await {
@@ -259,10 +271,10 @@ impl MetadataLoader {
     /// Tells the parts of the broker, once the image holds this process's registration.
     async fn publish(&self, progress: &mut Progress, delta: MetadataDelta) -> Result<(), LoaderError> {
         let after = progress.image.clone();
+        let registration = *self.registered.borrow();
         let (before, delta) = match &progress.published {
             Some(before) => (before.clone(), delta),
             None => {
-                let registration = *self.registered.borrow();
                 // A broker's epoch is the offset of its registration record.
                 if registration.is_none_or(|epoch| after.offset.0 < epoch.0) {
                     return Ok(());
@@ -270,6 +282,11 @@ impl MetadataLoader {
                 (Arc::default(), MetadataDelta::everything())
             }
         };
+        // In its successor's image this process would lead, fetch and close its logs in the other's name.
+        let own = after.brokers.get(&self.broker_id).map(|broker| broker.broker_epoch);
+        if own > registration {
+            return Err(LoaderError::Superseded { broker_id: self.broker_id });
+        }
         let publisher = self.publisher.clone();
         let published = after.clone();
         // Applying creates and deletes logs: blocking work.

@@ -60,11 +60,12 @@ impl Partition {
         Ok(target)
     }
 
-    /// The lowest log start over the replicas that are known.
-    pub fn low_watermark(&self) -> Result<Offset, PartitionError> {
+    /// The lowest log start over the replicas that are alive; `None`: not known yet.
+    pub fn low_watermark(&self) -> Result<Option<Offset>, PartitionError> {
         let inner = self.lock();
         Partition::check_leader(&inner, None)?;
         let own = inner.log.read().log_start_offset();
-        Ok(inner.state.leader().map_or(own, |leader| leader.low_watermark(own)))
+        let is_alive = |follower| self.context.is_alive(self.id, follower);
+        Ok(inner.state.leader().map_or(Some(own), |leader| leader.low_watermark(own, is_alive)))
     }
 }

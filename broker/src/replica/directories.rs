@@ -56,8 +56,12 @@ impl ReplicaManager {
         if ids.is_empty() {
             return;
         }
-        info!(partitions = ids.len(), "tries again to host what had no room");
         let _applying = self.applying.lock();
+        // A change of metadata may have found room meanwhile. Who serves is left alone: whoever fetches or waits
+        // there would never hear of another one.
+        let serves = |id: &TopicIdPartition| self.partition(*id).is_some_and(|found| !found.lock().offline);
+        let ids: BTreeSet<TopicIdPartition> = ids.into_iter().filter(|id| !serves(id)).collect();
+        info!(partitions = ids.len(), "tries again to host what had no room");
         let image = self.context.image.load_full();
         for id in &ids {
             self.partitions.write().remove(id);

@@ -119,19 +119,34 @@ impl Context {
         }
     }
 
-    /// May join an ISR: the process that is registered, unfenced and staying.
-    pub(super) fn is_eligible(&self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool {
-        let image = self.image.load();
-        image.brokers.get(&broker_id).is_some_and(|broker| {
-            broker.is_active() && (broker_epoch.0 < 0 || broker.broker_epoch == broker_epoch)
-        })
+    /// May join the partition's ISR: the process that is registered, unfenced and staying.
+    pub(super) fn is_eligible(
+        &self,
+        id: TopicIdPartition,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch,
+    ) -> bool {
+        let registered = self.active_broker(id, broker_id);
+        registered.is_some_and(|(_, registered)| broker_epoch.0 < 0 || registered == broker_epoch)
     }
 
-    /// A broker that may join an ISR, with the epoch of its registration.
-    pub(super) fn active_broker(&self, broker_id: BrokerId) -> Option<(BrokerId, BrokerEpoch)> {
+    /// A broker that may join the partition's ISR, with the epoch of its registration. As the controller sees
+    /// it, which refuses a replica whose directory is lost, too.
+    pub(super) fn active_broker(
+        &self,
+        id: TopicIdPartition,
+        broker_id: BrokerId,
+    ) -> Option<(BrokerId, BrokerEpoch)> {
         let image = self.image.load();
         let broker = image.brokers.get(&broker_id).filter(|broker| broker.is_active())?;
-        Some((broker_id, broker.broker_epoch))
+        has_replica_directory(&image, id, broker_id).then_some((broker_id, broker.broker_epoch))
+    }
+
+    /// Holds a replica of the partition that can be asked for something.
+    pub(super) fn is_alive(&self, id: TopicIdPartition, broker_id: BrokerId) -> bool {
+        let image = self.image.load();
+        let is_unfenced = image.brokers.get(&broker_id).is_some_and(|broker| !broker.fenced);
+        is_unfenced && has_replica_directory(&image, id, broker_id)
     }
 
     pub(super) fn register_follower(&self, broker_id: BrokerId, watch: &Arc<FetchWatch>) {
@@ -153,6 +168,11 @@ impl Context {
             }
         }
     }
+}
+
+fn has_replica_directory(image: &MetadataImage, id: TopicIdPartition, broker_id: BrokerId) -> bool {
+    let partition = image.partition(id);
+    partition.is_none_or(|partition| image.has_replica_directory(&partition.registration, broker_id))
 }
 
 pub struct ReplicaManager {

@@ -198,7 +198,8 @@ impl Partition {
                 }
             }
         }
-        let low_before = inner.state.leader().map(|leader| leader.low_watermark(log_start_offset));
+        let start_of = |inner: &Inner| inner.state.leader()?.follower_log_start_offset(broker_id);
+        let start_before = start_of(inner);
         let fetch = FollowerFetch {
             broker_id,
             broker_epoch,
@@ -207,14 +208,13 @@ impl Partition {
             fetch_offset: request.fetch_offset,
             log_start_offset,
             eligible: inner.state.isr().contains(&broker_id)
-                || self.context.is_eligible(broker_id, broker_epoch),
+                || self.context.is_eligible(self.id, broker_id, broker_epoch),
             now_ms: self.context.steady_ms(),
         };
         debug_assert!(request.leader_epoch.is_none_or(|epoch| epoch == leader_epoch));
         let before = inner.state.fetched_under_epoch(leader_epoch);
         self.apply(inner, ReplicaEvent::FollowerFetched(fetch));
-        let low_after = inner.state.leader().map(|leader| leader.low_watermark(log_start_offset));
-        if low_before != low_after || before != inner.state.fetched_under_epoch(leader_epoch) {
+        if start_before != start_of(inner) || before != inner.state.fetched_under_epoch(leader_epoch) {
             self.notify_changed();
         }
         Ok(None)

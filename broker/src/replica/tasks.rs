@@ -80,14 +80,15 @@ impl ReplicaManager {
     }
 
     /// Only leaders with followers have anything to look at.
-    fn tick(&self) {
+    pub(super) fn tick(&self) {
         let now_ms = self.context.steady_ms();
         for partition in self.partitions() {
             let mut inner = partition.lock();
             let Some(leader) = inner.state.leader() else { continue };
             if leader.has_followers() || leader.is_recovering() {
                 let absent = leader.absent(inner.state.isr());
-                let active = absent.filter_map(|broker| self.context.active_broker(broker)).collect();
+                let active =
+                    absent.filter_map(|broker| self.context.active_broker(partition.id, broker)).collect();
                 partition.apply(&mut inner, ReplicaEvent::LagCheck { now_ms, active });
             }
         }

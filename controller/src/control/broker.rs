@@ -66,13 +66,13 @@ pub fn register(
             format!("log directory {directory} is registered by broker {other}"),
         );
     }
-    let mut records = Vec::new();
-    if let Some(broker) = existing {
-        let same_incarnation = broker.incarnation_id == request.incarnation_id;
-        let clean = same_incarnation || request.previous_broker_epoch == Some(broker.broker_epoch);
-        let event = if clean { BrokerEvent::Gone } else { BrokerEvent::CameBackUncleanly };
-        records = broker_changes(image, settings, id, event);
-    }
+    // One that is not registered any more may come with any disk: it is eligible for nothing.
+    let clean = existing.is_some_and(|broker| {
+        broker.incarnation_id == request.incarnation_id
+            || request.previous_broker_epoch == Some(broker.broker_epoch)
+    });
+    let event = if clean { BrokerEvent::Gone } else { BrokerEvent::CameBackUncleanly };
+    let mut records = broker_changes(image, settings, id, event);
     records.insert(
         0,
         MetadataRecord::RegisterBroker {

@@ -1,7 +1,7 @@
 use super::*;
 use super::{fence, register};
 use crate::control::testing::*;
-use common::metadata::record::LeaderRecoveryState;
+use common::metadata::record::{ConfigResourceType, LeaderRecoveryState};
 use uuid::Uuid;
 
 fn request(broker: i32, incarnation: u128, previous: Option<i64>) -> Registration {
@@ -176,4 +176,39 @@ fn only_a_stopped_broker_is_unregistered() {
     replay(&mut image, records);
     assert!(!image.brokers.contains_key(&BrokerId(2)));
     assert!(ask(&image, &request(2, 5, None), Liveness::Gone).is_ok(), "it may come back as a new one");
+}
+
+/// Whoever registers under an id that is not known may have any disk: its place among the eligible leaders was
+/// another's (KIP-966).
+#[test]
+fn an_unregistered_broker_that_comes_back_is_no_eligible_leader() {
+    let mut image = with_brokers(&[1, 2, 3]);
+    let min_isr = Some("2");
+    set_config(&mut image, ConfigResourceType::Broker, "", "min.insync.replicas", min_isr);
+    add_topic(&mut image, "orders", topic_id(7), vec![registration(&[1, 2, 3], &[1, 2], Some(1))]);
+    let id = TopicIdPartition::new(topic_id(7), 0);
+    for broker in [2, 1] {
+        let records = fence(&image, &settings(), BrokerId(broker));
+        replay(&mut image, records);
+    }
+    assert_eq!(image.partition(id).unwrap().registration.elr, ids(&[2, 1]));
+    let records = unregister(&image, &settings(), BrokerId(2)).unwrap().records;
+    replay(&mut image, records);
+    for previous in [None, Some(3)] {
+        let mut after = image.clone();
+        let result = ask(&after, &request(2, 5, previous), Liveness::Gone).unwrap();
+        let sender = Sender { broker_id: BrokerId(2), broker_epoch: result.response };
+        replay(&mut after, result.records);
+        let beat = Heartbeat {
+            sender,
+            metadata_offset: after.offset,
+            want_fence: false,
+            want_shutdown: false,
+            offline_directories: Vec::new(),
+        };
+        let records = heartbeat(&after, &settings(), beat).unwrap().records;
+        replay(&mut after, records);
+        let partition = &after.partition(id).unwrap().registration;
+        assert_eq!((partition.leader, &partition.elr), (None, &ids(&[1])), "previous epoch {previous:?}");
+    }
 }

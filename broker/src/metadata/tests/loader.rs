@@ -2,13 +2,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::ids::{BrokerEpoch, BrokerId, MetadataOffset, Term};
+use common::ids::{BrokerEpoch, BrokerId, IncarnationId, MetadataOffset, Term};
 use common::metadata::{MetadataBatch, MetadataDelta, MetadataImage, MetadataRecord, codec, snapshot};
 use parking_lot::Mutex;
 use protocol::proto::metadata::SubscribeResponse;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use uuid::Uuid;
 
 use super::quorum::FakeController;
 use crate::metadata::loader::{LoaderError, MetadataLoader};
@@ -178,6 +179,55 @@ async fn a_broker_ahead_of_the_quorum_stops_with_an_error() {
     let run = run(directory.path(), &[behind]).await;
     let outcome = run.task.await.expect("no panic");
     assert!(matches!(outcome, Err(LoaderError::AheadOfQuorum { .. })), "{outcome:?}");
+}
+
+/// What was said before a subscription that went well says nothing about later.
+#[tokio::test]
+async fn a_controller_that_knows_what_the_broker_has_clears_the_suspicion() {
+    let directory = tempfile::tempdir().expect("directory");
+    MetadataStore::new(directory.path()).save(&image_at(2)).expect("saved");
+    let controller = FakeController::new(1, 1);
+    let behind = || Err(Status::out_of_range("this quorum is at 1"));
+    // Nothing happens in an idle cluster: no batch comes in between.
+    *controller.subscriptions.lock() = vec![behind(), Ok(Vec::new()), behind(), Ok(vec![batches(3..=3)])];
+    let run = run(directory.path(), std::slice::from_ref(&controller)).await;
+    run.registered.send_replace(Some(BrokerEpoch(1)));
+    assert!(run.cache.wait_for(MetadataOffset(3), Duration::from_secs(10)).await);
+    run.shutdown.cancel();
+    run.task.await.expect("no panic").expect("no error");
+}
+
+/// The image of its successor would have it act in the successor's name.
+#[tokio::test]
+async fn a_process_that_was_replaced_stops_before_it_applies_that() {
+    let registers = |offset, process| {
+        let record = MetadataRecord::RegisterBroker {
+            broker_id: BrokerId(7),
+            incarnation_id: IncarnationId(Uuid::from_u128(process)),
+            endpoints: Vec::new(),
+            rack: None,
+            directories: Vec::new(),
+            inter_broker_endpoint: 0,
+        };
+        let batch = MetadataBatch { records: vec![record], ..batch(offset) };
+        SubscribeResponse { batches: vec![codec::encode_batches(&[batch])], ..SubscribeResponse::default() }
+    };
+    for at_once in [false, true] {
+        let directory = tempfile::tempdir().expect("directory");
+        let controller = FakeController::new(1, 1);
+        let mut steps = vec![registers(1, 1), batches(2..=2), registers(3, 2), batches(4..=4)];
+        if at_once {
+            let batches = steps.into_iter().flat_map(|step| step.batches).collect();
+            steps = vec![SubscribeResponse { batches, ..SubscribeResponse::default() }];
+        }
+        *controller.subscriptions.lock() = vec![Ok(steps)];
+        let mut run = run(directory.path(), &[controller]).await;
+        run.registered.send_replace(Some(BrokerEpoch(1)));
+        let outcome = tokio::time::timeout(Duration::from_secs(10), &mut run.task).await;
+        let outcome = outcome.expect("it goes on").expect("no panic");
+        assert!(matches!(outcome, Err(LoaderError::Superseded { broker_id: BrokerId(7) })), "{outcome:?}");
+        assert!(run.seen.0.lock().iter().all(|(_, _, after)| *after < 3), "{:?}", run.seen.0.lock());
+    }
 }
 
 #[tokio::test]

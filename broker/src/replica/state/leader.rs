@@ -171,10 +171,21 @@ impl LeaderState {
         self.followers.get(&follower).and_then(|progress| progress.fetched_under) >= Some(epoch)
     }
 
-    /// Lowest log start over the replicas that are known: DeleteRecords' low watermark.
-    pub fn low_watermark(&self, own_log_start_offset: Offset) -> Offset {
-        let followers = self.followers.values().filter_map(|progress| progress.log_start_offset);
-        followers.fold(own_log_start_offset, Offset::min)
+    /// DeleteRecords' low watermark: the lowest log start over the replicas that count. `None`: one of them
+    /// has not told its own yet.
+    pub fn low_watermark(
+        &self,
+        own_log_start_offset: Offset,
+        counts: impl Fn(BrokerId) -> bool,
+    ) -> Option<Offset> {
+        let mut followers = self.followers.iter().filter(|(follower, _)| counts(**follower));
+        followers.try_fold(own_log_start_offset, |lowest, (_, progress)| {
+            progress.log_start_offset.map(|start| lowest.min(start))
+        })
+    }
+
+    pub fn follower_log_start_offset(&self, follower: BrokerId) -> Option<Offset> {
+        self.followers.get(&follower)?.log_start_offset
     }
 
     /// Followers that have fetched under this leader epoch.

@@ -96,6 +96,32 @@ async fn deleted_records_are_gone_on_every_replica() {
     assert_eq!(delete(&cluster, -1).await, (ErrorCode::ReadOnlyTopic, -1));
 }
 
+/// As Kafka: whoever is away trims its log when it is back, and a new leader waits for those who are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleting_records_waits_for_replicas_that_are_alive_and_for_no_others() {
+    let cluster = Cluster::start(3, 2).await;
+    cluster.create_topic(1);
+    cluster.produce_all(1, 10).await;
+    for broker in [2, 3] {
+        until(&cluster.partition(broker, 0), "end", |status| status.high_watermark == Offset(10)).await;
+    }
+    cluster.broker(3).replicas.fetchers.remove([id(0)]);
+    cluster.fence(3, true);
+    assert_eq!(delete(&cluster, 4).await, (ErrorCode::None, 4));
+    // Back, under another leader epoch: nothing is known of it until it fetches.
+    cluster.fence(3, false);
+    cluster.broker(2).replicas.fetchers.remove([id(0)]);
+    cluster.commit_silently(vec![Cluster::elect(1)]);
+    cluster.catch_up(1);
+    let partition = cluster.partition(1, 0);
+    assert_eq!(partition.delete_records(Offset(6)), Ok(Offset(6)));
+    assert_eq!(partition.low_watermark(), Ok(None));
+    cluster.catch_up(2);
+    cluster.catch_up(3);
+    assert_eq!(delete(&cluster, 7).await, (ErrorCode::None, 7));
+    assert_eq!(cluster.partition(3, 0).status().log_start_offset, Offset(7));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn producers_and_directories_are_described() {
     let cluster = Cluster::start(1, 1).await;

@@ -207,3 +207,46 @@ async fn a_leader_that_wrote_nothing_follows_the_next_one() {
     until(&first, "it follows again", |_| first.fetched_under_epoch(LeaderEpoch(2))).await;
     cluster.produce_all(1, 1).await;
 }
+
+/// There was no room for it first; then metadata spoke of it again, and found some.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_found_room_meanwhile_is_not_hosted_anew() {
+    let cluster = Cluster::start(2, 2).await;
+    let leader = &cluster.broker(1).replicas;
+    leader.host_later(id(0));
+    cluster.create_topic(1);
+    cluster.produce_all(1, 1).await;
+    let serving = cluster.partition(1, 0);
+    leader.host_what_had_no_room();
+    assert!(std::sync::Arc::ptr_eq(&serving, &cluster.partition(1, 0)));
+    cluster.produce_all(1, 1).await;
+}
+
+/// The controller takes nobody into an ISR whose directory is lost, so nobody is proposed again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_whose_directory_is_lost_is_not_proposed_for_the_isr() {
+    let cluster = Cluster::start(2, 1).await;
+    cluster.create_topic(1);
+    cluster.produce_all(1, 5).await;
+    until(&cluster.partition(2, 0), "the end", |status| status.high_watermark == Offset(5)).await;
+    let leader = cluster.partition(1, 0);
+    let lies_in = |directory| {
+        let isr = cluster.image().partition(id(0)).expect("partition").registration.isr.clone();
+        let change = PartitionChange {
+            isr: Some(isr.into_iter().filter(|member| *member == BrokerId(1)).collect()),
+            directories: Some(vec![DirectoryId::ZERO, directory]),
+            ..PartitionChange::default()
+        };
+        cluster.commit(vec![Cluster::change(0, change)]);
+    };
+    lies_in(DirectoryId(uuid::Uuid::from_u128(404)));
+    cluster.broker(1).replicas.tick();
+    {
+        let inner = leader.lock();
+        assert_eq!(inner.state.isr(), [BrokerId(1)]);
+        assert_eq!(inner.state.leader().expect("leader").pending_isr(), None);
+    }
+    lies_in(cluster.broker(2).directory);
+    cluster.broker(1).replicas.tick();
+    until(&leader, "an ISR of two", |status| status.isr.len() == 2).await;
+}
