@@ -54,6 +54,9 @@ pub enum LoaderError {
     #[error("another process took over node.id {broker_id}; this one stops")]
     Superseded { broker_id: BrokerId },
 
+    #[error("broker {broker_id} was unregistered; this process stops, and would register as a new broker")]
+    Unregistered { broker_id: BrokerId },
+
     #[error("a part of the broker failed while it applied metadata: {0}")]
     Apply(#[from] JoinError),
 }
@@ -286,6 +289,10 @@ impl MetadataLoader {
         let own = after.brokers.get(&self.broker_id).map(|broker| broker.broker_epoch);
         if own > registration {
             return Err(LoaderError::Superseded { broker_id: self.broker_id });
+        }
+        // It was fenced then, and would stay so for ever, its heartbeats refused.
+        if own.is_none() && before.brokers.contains_key(&self.broker_id) {
+            return Err(LoaderError::Unregistered { broker_id: self.broker_id });
         }
         let publisher = self.publisher.clone();
         let published = after.clone();

@@ -59,13 +59,21 @@ struct Run {
 }
 
 async fn run(directory: &Path, controllers: &[Arc<FakeController>]) -> Run {
+    run_as(directory, controllers, None).await
+}
+
+async fn run_as(
+    directory: &Path,
+    controllers: &[Arc<FakeController>],
+    registration: Option<BrokerEpoch>,
+) -> Run {
     let mut voters = Vec::new();
     for controller in controllers {
         voters.push(controller.clone().serve().await);
     }
     let cache = Arc::new(MetadataCache::new(Arc::default()));
     let seen = Arc::new(Seen::default());
-    let (registered, registered_receiver) = watch::channel(None);
+    let (registered, registered_receiver) = watch::channel(registration);
     let (caught_up_sender, caught_up) = watch::channel(false);
     let loader = MetadataLoader {
         broker_id: BrokerId(7),
@@ -197,21 +205,39 @@ async fn a_controller_that_knows_what_the_broker_has_clears_the_suspicion() {
     run.task.await.expect("no panic").expect("no error");
 }
 
+fn of_record(offset: i64, record: MetadataRecord) -> SubscribeResponse {
+    let batch = MetadataBatch { records: vec![record], ..batch(offset) };
+    SubscribeResponse { batches: vec![codec::encode_batches(&[batch])], ..SubscribeResponse::default() }
+}
+
+fn registers(offset: i64, process: u128) -> SubscribeResponse {
+    let record = MetadataRecord::RegisterBroker {
+        broker_id: BrokerId(7),
+        incarnation_id: IncarnationId(Uuid::from_u128(process)),
+        endpoints: Vec::new(),
+        rack: None,
+        directories: Vec::new(),
+        inter_broker_endpoint: 0,
+    };
+    of_record(offset, record)
+}
+
+/// It would be a process that answers, and that nobody ever uses again.
+#[tokio::test]
+async fn a_process_whose_broker_was_unregistered_stops() {
+    let directory = tempfile::tempdir().expect("directory");
+    let controller = FakeController::new(1, 1);
+    let gone = MetadataRecord::UnregisterBroker { broker_id: BrokerId(7), broker_epoch: BrokerEpoch(1) };
+    *controller.subscriptions.lock() = vec![Ok(vec![registers(1, 1), of_record(2, gone)])];
+    let mut run = run_as(directory.path(), &[controller], Some(BrokerEpoch(1))).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(10), &mut run.task).await;
+    let outcome = outcome.expect("it goes on").expect("no panic");
+    assert!(matches!(outcome, Err(LoaderError::Unregistered { broker_id: BrokerId(7) })), "{outcome:?}");
+}
+
 /// The image of its successor would have it act in the successor's name.
 #[tokio::test]
 async fn a_process_that_was_replaced_stops_before_it_applies_that() {
-    let registers = |offset, process| {
-        let record = MetadataRecord::RegisterBroker {
-            broker_id: BrokerId(7),
-            incarnation_id: IncarnationId(Uuid::from_u128(process)),
-            endpoints: Vec::new(),
-            rack: None,
-            directories: Vec::new(),
-            inter_broker_endpoint: 0,
-        };
-        let batch = MetadataBatch { records: vec![record], ..batch(offset) };
-        SubscribeResponse { batches: vec![codec::encode_batches(&[batch])], ..SubscribeResponse::default() }
-    };
     for at_once in [false, true] {
         let directory = tempfile::tempdir().expect("directory");
         let controller = FakeController::new(1, 1);
@@ -221,8 +247,7 @@ async fn a_process_that_was_replaced_stops_before_it_applies_that() {
             steps = vec![SubscribeResponse { batches, ..SubscribeResponse::default() }];
         }
         *controller.subscriptions.lock() = vec![Ok(steps)];
-        let mut run = run(directory.path(), &[controller]).await;
-        run.registered.send_replace(Some(BrokerEpoch(1)));
+        let mut run = run_as(directory.path(), &[controller], Some(BrokerEpoch(1))).await;
         let outcome = tokio::time::timeout(Duration::from_secs(10), &mut run.task).await;
         let outcome = outcome.expect("it goes on").expect("no panic");
         assert!(matches!(outcome, Err(LoaderError::Superseded { broker_id: BrokerId(7) })), "{outcome:?}");
