@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use broker::client::{ClientError, ConnectOptions, Connection};
 use protocol::error_code::ErrorCode;
-use protocol::{Request, Response};
+use protocol::{Request, Response, StrBytes};
 use tokio::time::{Instant, sleep};
 
 use crate::command_config;
@@ -64,6 +64,33 @@ impl Session {
             sleep(RETRY).await;
         }
         Err(Failure::timed_out(format!("{} ({last})", self.addresses.addresses.join(","))))
+    }
+
+    /// A change of the cluster's metadata. Without an active controller a broker gives up after a few seconds;
+    /// the command goes on for as long as it was given. `outcome` tells the answer's error.
+    pub async fn change(
+        &mut self,
+        what: &str,
+        request: Request,
+        outcome: impl Fn(&Response) -> (i16, Option<StrBytes>),
+    ) -> Result<Response, Failure> {
+        let mut last = None;
+        loop {
+            let response = match self.call(request.clone(), |response| outcome(response).0).await {
+                // What a broker said of it tells more than that there was no time left.
+                Err(Failure::TimedOut(message)) => {
+                    return Err(Failure::timed_out(last.unwrap_or(message)));
+                }
+                answered => answered?,
+            };
+            let (code, message) = outcome(&response);
+            if code != ErrorCode::RequestTimedOut.code() {
+                return Ok(response);
+            }
+            last = Some(Failure::code(what, code, message.as_deref()).to_string());
+            self.move_on();
+            sleep(RETRY).await;
+        }
     }
 
     fn move_on(&mut self) {

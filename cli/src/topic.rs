@@ -107,19 +107,18 @@ async fn create(
     let request = CreateTopicsRequest::default()
         .with_topics(vec![creatable])
         .with_timeout_ms(target.common.timeout().as_millis().min(i32::MAX as u128) as i32);
-    let first = |response: &Response| match response {
-        Response::CreateTopics(response) => response.topics.first().map_or(0, |topic| topic.error_code),
-        _ => 0,
+    let what = format!("topic {topic}");
+    let outcome = |response: &Response| match response {
+        Response::CreateTopics(response) => {
+            response.topics.first().map_or((0, None), |topic| (topic.error_code, topic.error_message.clone()))
+        }
+        _ => (0, None),
     };
-    let response = session.call(Request::CreateTopics(request), first).await?;
+    let response = session.change(&what, Request::CreateTopics(request), outcome).await?;
     let Response::CreateTopics(response) = response else { return Err(unexpected()) };
     let result = response.topics.first().ok_or_else(unexpected)?;
     if result.error_code != 0 {
-        return Err(Failure::code(
-            &format!("topic {topic}"),
-            result.error_code,
-            result.error_message.as_deref(),
-        ));
+        return Err(Failure::code(&what, result.error_code, result.error_message.as_deref()));
     }
     if target.common.json {
         let id = common::ids::TopicId(result.topic_id).to_string();
@@ -138,19 +137,19 @@ async fn delete(target: AnyTarget, topic: String) -> Result<(), Failure> {
         .with_topics(vec![DeleteTopicState::default().with_name(Some(topic_name(&topic)))])
         .with_topic_names(vec![])
         .with_timeout_ms(target.common.timeout().as_millis().min(i32::MAX as u128) as i32);
-    let first = |response: &Response| match response {
-        Response::DeleteTopics(response) => response.responses.first().map_or(0, |topic| topic.error_code),
-        _ => 0,
+    let what = format!("topic {topic}");
+    let outcome = |response: &Response| match response {
+        Response::DeleteTopics(response) => response
+            .responses
+            .first()
+            .map_or((0, None), |topic| (topic.error_code, topic.error_message.clone())),
+        _ => (0, None),
     };
-    let response = session.call(Request::DeleteTopics(request), first).await?;
+    let response = session.change(&what, Request::DeleteTopics(request), outcome).await?;
     let Response::DeleteTopics(response) = response else { return Err(unexpected()) };
     let result = response.responses.first().ok_or_else(unexpected)?;
     if result.error_code != 0 {
-        return Err(Failure::code(
-            &format!("topic {topic}"),
-            result.error_code,
-            result.error_message.as_deref(),
-        ));
+        return Err(Failure::code(&what, result.error_code, result.error_message.as_deref()));
     }
     if target.common.json {
         return output::print_json(&json!({ "topic": topic, "deleted": true }));

@@ -283,6 +283,8 @@ pub struct LocalState {
     pub log_end: i64,
     pub leader_epoch: i32,
     pub appends: usize,
+    /// `None`: at the log's end.
+    pub high_watermark: Option<i64>,
 }
 
 /// Takes batches as the replica manager does: CRC checked, in order, under the right epoch.
@@ -318,7 +320,7 @@ impl LocalPartition for FakePartition {
             leader_epoch: LeaderEpoch(state.leader_epoch),
             log_start_offset: Offset(state.log_start),
             log_end_offset: Offset(state.log_end),
-            high_watermark: Offset(state.log_end),
+            high_watermark: Offset(state.high_watermark.unwrap_or(state.log_end)),
             latest_batch_epoch: LeaderEpoch::UNKNOWN,
         }
     }
@@ -368,7 +370,8 @@ impl LocalPartition for FakePartition {
 
     fn raise_log_start(&self, _: LeaderEpoch, offset: Offset) {
         let mut state = self.state.lock();
-        state.log_start = state.log_start.max(offset.0.min(state.log_end));
+        let committed = state.high_watermark.unwrap_or(state.log_end);
+        state.log_start = state.log_start.max(offset.0.min(committed));
     }
 
     fn decided_cut_point(&self) -> Result<Offset, LocalReadError> {

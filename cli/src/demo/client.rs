@@ -206,10 +206,7 @@ impl DemoClient {
     }
 
     pub async fn lag(&mut self, mirror: &str) -> Result<Lag, Failure> {
-        let request = DescribeMirrorsRequest {
-            mirror_names: Some(vec![text(mirror)]),
-            include_authorized_operations: false,
-        };
+        let request = DescribeMirrorsRequest { mirror_names: Some(vec![text(mirror)]), ..Default::default() };
         let Response::DescribeMirrors(response) = self.call(Request::DescribeMirrors(request)).await? else {
             return Err(unexpected());
         };

@@ -1,4 +1,4 @@
-//! create, alter, add and remove.
+//! create, alter and add.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,10 @@ use protocol::messages::{IncrementalAlterConfigsRequest, TopicName};
 use protocol::mirror::add_topics_to_mirror::{AddTopicsToMirrorRequest, TopicResult, TopicState};
 use protocol::mirror::create_mirror::{CreateMirrorRequest, MirrorConfig};
 use protocol::mirror::list_source_topics::{ListSourceTopicsRequest, SourceTopic};
-use protocol::mirror::remove_topics_from_mirror::{self, RemoveTopicsFromMirrorRequest};
 use protocol::{ErrorCode, Request, Response, StrBytes};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::RemoveSelection;
-use super::describe::describe_all;
 use super::selection::{Selection, is_literal};
 use super::wait::{Wanted, wait_until};
 use crate::failure::Failure;
@@ -34,7 +31,7 @@ const INLINED: [(&str, &str); 2] = [
     ("ssl.keystore.location", "ssl.keystore.certificate.chain"),
 ];
 
-fn text(value: &str) -> StrBytes {
+pub(super) fn text(value: &str) -> StrBytes {
     StrBytes::from_string(value.to_owned())
 }
 
@@ -55,15 +52,14 @@ pub async fn create(
     let config =
         settings.iter().map(|(name, value)| MirrorConfig { name: text(name), value: Some(text(value)) });
     let request = CreateMirrorRequest { mirror_name: Some(text(&mirror)), config: config.collect() };
-    let error_of = |response: &Response| match response {
-        Response::CreateMirror(response) => response.error_code,
-        _ => 0,
+    let what = format!("mirror {mirror}");
+    let outcome = |response: &Response| match response {
+        Response::CreateMirror(response) => (response.error_code, response.error_message.clone()),
+        _ => (0, None),
     };
-    let Response::CreateMirror(response) = session.call(Request::CreateMirror(request), error_of).await?
-    else {
-        return Err(unexpected());
-    };
-    check(&format!("mirror {mirror}"), response.error_code, response.error_message.as_deref())?;
+    let response = session.change(&what, Request::CreateMirror(request), outcome).await?;
+    let Response::CreateMirror(response) = response else { return Err(unexpected()) };
+    check(&what, response.error_code, response.error_message.as_deref())?;
     done(&target, &format!("Created mirror {mirror}."), json!({ "mirror": mirror, "created": true }))
 }
 
@@ -102,16 +98,18 @@ pub async fn alter(target: AnyTarget, mirror: String, configs: Vec<String>) -> R
         .with_resource_name(text(&mirror))
         .with_configs(configs.collect());
     let request = IncrementalAlterConfigsRequest::default().with_resources(vec![resource]);
-    let error_of = |response: &Response| match response {
-        Response::IncrementalAlterConfigs(response) => {
-            response.responses.first().map_or(0, |response| response.error_code)
-        }
-        _ => 0,
+    let what = format!("mirror {mirror}");
+    let outcome = |response: &Response| match response {
+        Response::IncrementalAlterConfigs(response) => response
+            .responses
+            .first()
+            .map_or((0, None), |result| (result.error_code, result.error_message.clone())),
+        _ => (0, None),
     };
-    let response = session.call(Request::IncrementalAlterConfigs(request), error_of).await?;
+    let response = session.change(&what, Request::IncrementalAlterConfigs(request), outcome).await?;
     let Response::IncrementalAlterConfigs(response) = response else { return Err(unexpected()) };
     let result = response.responses.first().ok_or_else(unexpected)?;
-    check(&format!("mirror {mirror}"), result.error_code, result.error_message.as_deref())?;
+    check(&what, result.error_code, result.error_message.as_deref())?;
     done(&target, &format!("Altered mirror {mirror}."), json!({ "mirror": mirror, "altered": true }))
 }
 
@@ -149,18 +147,14 @@ pub async fn add(
         mirror_name: Some(text(&mirror)),
     });
     let request = AddTopicsToMirrorRequest { topics: topics.collect(), recopy };
-    let error_of = |response: &Response| match response {
-        Response::AddTopicsToMirror(response) => response.error_code,
-        _ => 0,
+    let what = format!("mirror {mirror}");
+    let outcome = |response: &Response| match response {
+        Response::AddTopicsToMirror(response) => (response.error_code, response.error_message.clone()),
+        _ => (0, None),
     };
-    let response = session.call(Request::AddTopicsToMirror(request), error_of).await?;
+    let response = session.change(&what, Request::AddTopicsToMirror(request), outcome).await?;
     let Response::AddTopicsToMirror(response) = response else { return Err(unexpected()) };
-    check_topics(
-        &format!("mirror {mirror}"),
-        response.error_code,
-        response.error_message.as_deref(),
-        &response.topics,
-    )?;
+    check_topics(&what, response.error_code, response.error_message.as_deref(), &response.topics)?;
     let names: Vec<String> = chosen.into_iter().map(|(name, _)| name).collect();
     if wait {
         wait_until(&mut session, &mirror, &names, Wanted::Mirroring, target.common.json).await?;
@@ -192,61 +186,21 @@ async fn source_topics(
     Ok(response.topics)
 }
 
-/// Failover. A topic whose partitions are all writable already is done, so that the command may be repeated.
-pub async fn remove(target: AnyTarget, selection: RemoveSelection, wait: bool) -> Result<(), Failure> {
-    let mirror = selection.mirror;
-    let chosen = if selection.all { Selection::all() } else { Selection::new(&selection.topic)? };
-    let mut session = Session::new(target.addresses()?, &target.common)?;
-    let partitions = describe_all(&mut session, Some(&mirror)).await?;
-    let mut topics: BTreeMap<String, (Uuid, bool)> = BTreeMap::new();
-    for partition in partitions.into_iter().filter(|partition| chosen.contains(&partition.topic)) {
-        let entry = topics.entry(partition.topic).or_insert((partition.topic_id, true));
-        entry.1 &= partition.writable;
-    }
-    if topics.is_empty() {
-        return Err(Failure::refused(format!("no topic of mirror {mirror} matches")));
-    }
-    let names: Vec<String> = topics.keys().cloned().collect();
-    let left = topics.iter().filter(|(_, (_, done))| !done).map(|(name, (topic_id, _))| {
-        remove_topics_from_mirror::TopicState { topic_id: *topic_id, topic_name: TopicName(text(name)) }
-    });
-    let left: Vec<_> = left.collect();
-    if !left.is_empty() {
-        let request = RemoveTopicsFromMirrorRequest { mirror_name: text(&mirror), topics: left };
-        let error_of = |response: &Response| match response {
-            Response::RemoveTopicsFromMirror(response) => response.error_code,
-            _ => 0,
-        };
-        let response = session.call(Request::RemoveTopicsFromMirror(request), error_of).await?;
-        let Response::RemoveTopicsFromMirror(response) = response else { return Err(unexpected()) };
-        check_topics(
-            &format!("mirror {mirror}"),
-            response.error_code,
-            response.error_message.as_deref(),
-            &response.topics,
-        )?;
-    }
-    if wait {
-        wait_until(&mut session, &mirror, &names, Wanted::Writable, target.common.json).await?;
-    }
-    let count = names.len();
-    done(
-        &target,
-        &format!("Removed {count} topic{} from mirror {mirror}.", plural(count)),
-        json!({ "mirror": mirror, "removed": names }),
-    )
-}
-
-fn plural(count: usize) -> &'static str {
+pub(super) fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-fn check(what: &str, code: i16, message: Option<&str>) -> Result<(), Failure> {
+pub(super) fn check(what: &str, code: i16, message: Option<&str>) -> Result<(), Failure> {
     if code == ErrorCode::None.code() { Ok(()) } else { Err(Failure::code(what, code, message)) }
 }
 
 /// The head's error, with the topics that caused it.
-fn check_topics(what: &str, code: i16, message: Option<&str>, topics: &[TopicResult]) -> Result<(), Failure> {
+pub(super) fn check_topics(
+    what: &str,
+    code: i16,
+    message: Option<&str>,
+    topics: &[TopicResult],
+) -> Result<(), Failure> {
     let bad = topics.iter().filter(|topic| topic.error_code != ErrorCode::None.code());
     let lines: Vec<String> = bad
         .map(|topic| {
@@ -266,7 +220,7 @@ fn check_topics(what: &str, code: i16, message: Option<&str>, topics: &[TopicRes
     }
 }
 
-fn done(target: &AnyTarget, line: &str, value: serde_json::Value) -> Result<(), Failure> {
+pub(super) fn done(target: &AnyTarget, line: &str, value: serde_json::Value) -> Result<(), Failure> {
     if target.common.json {
         return output::print_json(&value);
     }

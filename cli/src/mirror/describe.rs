@@ -1,121 +1,20 @@
-//! list and describe. With brokers as the target every one is asked, since each knows the offsets of the
-//! partitions it leads; the answers are merged. The active controller knows what brokers report to it.
+//! list and describe.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use protocol::mirror::describe_mirrors::{DescribeMirrorsRequest, DescribeMirrorsResponse, PartitionDetail};
 use protocol::mirror::list_mirrors::ListMirrorsRequest;
-use protocol::{ErrorCode, Request, Response, StrBytes};
+use protocol::{Request, Response, StrBytes};
 use serde_json::json;
-use uuid::Uuid;
 
+use super::gather::{DescribedPartition, describe_all};
 use super::selection::Selection;
 use crate::failure::Failure;
 use crate::output;
 use crate::session::Session;
 use crate::target::AnyTarget;
-use crate::topic::{brokers, unexpected};
+use crate::topic::unexpected;
 
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-pub struct DescribedPartition {
-    pub mirror: String,
-    pub topic: String,
-    pub topic_id: Uuid,
-    pub partition: i32,
-    pub source_offset: i64,
-    pub destination_offset: i64,
-    pub lag: i64,
-    pub state: String,
-    pub reason: Option<String>,
-    pub writable: bool,
-}
-
-/// Every partition of the mirror (or of all mirrors), once, in order.
-pub async fn describe_all(
-    session: &mut Session,
-    mirror: Option<&str>,
-) -> Result<Vec<DescribedPartition>, Failure> {
-    let names = mirror.map(|name| vec![StrBytes::from_string(name.to_owned())]);
-    let request = DescribeMirrorsRequest { mirror_names: names, include_authorized_operations: false };
-    let mut merged: BTreeMap<(String, String, i32), DescribedPartition> = BTreeMap::new();
-    if session.are_controllers() {
-        // An inactive controller answers with an error for each mirror.
-        let error_of = |response: &Response| match response {
-            Response::DescribeMirrors(response) => {
-                response.mirrors.first().map_or(0, |mirror| mirror.error_code)
-            }
-            _ => 0,
-        };
-        match session.call(Request::DescribeMirrors(request), error_of).await? {
-            Response::DescribeMirrors(response) => merge(&mut merged, response)?,
-            _ => return Err(unexpected()),
-        }
-        return Ok(merged.into_values().collect());
-    }
-    let brokers = brokers(session).await?;
-    let mut failures = Vec::new();
-    let mut answers = 0;
-    for broker in brokers {
-        let address = format!("{}:{}", &*broker.host, broker.port);
-        match session.call_at(&address, Request::DescribeMirrors(request.clone())).await {
-            Ok(Response::DescribeMirrors(response)) => {
-                merge(&mut merged, response)?;
-                answers += 1;
-            }
-            Ok(_) => return Err(unexpected()),
-            Err(failure) => failures.push(failure.to_string()),
-        }
-    }
-    if answers == 0 {
-        return Err(Failure::refused(format!("no broker answered: {}", failures.join("; "))));
-    }
-    Ok(merged.into_values().collect())
-}
-
-fn merge(
-    merged: &mut BTreeMap<(String, String, i32), DescribedPartition>,
-    response: DescribeMirrorsResponse,
-) -> Result<(), Failure> {
-    for mirror in response.mirrors {
-        let name = mirror.mirror_name.to_string();
-        if mirror.error_code != ErrorCode::None.code() {
-            let message = mirror.error_message.as_deref();
-            return Err(Failure::code(&format!("mirror {name}"), mirror.error_code, message));
-        }
-        for topic in mirror.topics {
-            for detail in topic.partitions {
-                let key = (name.clone(), topic.topic_name.to_string(), detail.partition_index);
-                let new = described(&name, &key.1, topic.topic_id, detail);
-                match merged.get(&key) {
-                    // The leader's answer is the one with offsets.
-                    Some(old) if old.destination_offset >= 0 || new.destination_offset < 0 => {}
-                    _ => {
-                        merged.insert(key, new);
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn described(mirror: &str, topic: &str, topic_id: Uuid, detail: PartitionDetail) -> DescribedPartition {
-    DescribedPartition {
-        mirror: mirror.to_owned(),
-        topic: topic.to_owned(),
-        topic_id,
-        partition: detail.partition_index,
-        source_offset: detail.source_offset,
-        destination_offset: detail.destination_offset,
-        lag: detail.lag,
-        state: detail.state.to_string(),
-        reason: detail.reason.map(|reason| reason.to_string()).filter(|reason| !reason.is_empty()),
-        writable: detail.writable,
-    }
-}
 
 pub async fn describe(
     target: AnyTarget,

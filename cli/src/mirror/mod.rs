@@ -2,6 +2,8 @@
 
 mod change;
 mod describe;
+mod gather;
+mod remove;
 mod selection;
 mod wait;
 
@@ -12,7 +14,7 @@ use clap::{Args, Subcommand};
 use crate::failure::Failure;
 use crate::target::AnyTarget;
 
-pub use describe::describe_all;
+pub use gather::describe_all;
 pub use selection::Selection;
 
 #[derive(Subcommand)]
@@ -111,7 +113,7 @@ pub async fn run(command: MirrorCommand) -> Result<(), Failure> {
         MirrorCommand::Add { target, mirror, topic, wait, recopy } => {
             change::add(target, mirror, topic, wait, recopy).await
         }
-        MirrorCommand::Remove { target, selection, wait } => change::remove(target, selection, wait).await,
+        MirrorCommand::Remove { target, selection, wait } => remove::remove(target, selection, wait).await,
         MirrorCommand::List { target } => describe::list(target).await,
         MirrorCommand::Describe { target, mirror, topic, watch } => {
             describe::describe(target, mirror, topic, watch).await

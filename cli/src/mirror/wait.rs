@@ -6,7 +6,7 @@ use std::time::Duration;
 use common::mirror_state::MirrorState;
 use tokio::time::{Instant, sleep};
 
-use super::describe::{DescribedPartition, describe_all};
+use super::gather::{DescribedPartition, describe_all};
 use crate::failure::Failure;
 use crate::session::Session;
 

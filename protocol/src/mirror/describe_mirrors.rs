@@ -12,6 +12,10 @@ structure! {
         mirror_names: Option<Vec<StrBytes>>,
         include_authorized_operations: bool,
     }
+    tagged {
+        /// A broker names the partitions that it does not lead as well, without state and offsets.
+        0 => include_led_elsewhere: bool,
+    }
 
     pub struct DescribeMirrorsResponse {
         throttle_time_ms: i32,

@@ -196,10 +196,16 @@ fn list_mirrors() {
 #[test]
 fn describe_mirrors() {
     request(
-        DescribeMirrorsRequest { mirror_names: Some(vec!["m".into()]), include_authorized_operations: true },
+        DescribeMirrorsRequest {
+            mirror_names: Some(vec!["m".into()]),
+            include_authorized_operations: true,
+            ..Default::default()
+        },
         0,
         "02026d0100",
     );
+    let elsewhere = DescribeMirrorsRequest { include_led_elsewhere: true, ..Default::default() };
+    request(elsewhere, 0, "000001000101");
     request(DescribeMirrorsRequest::default(), 0, "000000");
     response(
         DescribeMirrorsResponse {

@@ -322,10 +322,7 @@ fn known(code: i16) -> Result<ErrorCode> {
 }
 
 async fn describe(client: &mut Client, address: &str, mirror: &str) -> Result<Vec<Partition>> {
-    let request = DescribeMirrorsRequest {
-        mirror_names: Some(vec![text(mirror)]),
-        include_authorized_operations: false,
-    };
+    let request = DescribeMirrorsRequest { mirror_names: Some(vec![text(mirror)]), ..Default::default() };
     let response = client.call_at(address, Request::DescribeMirrors(request), i16::MAX).await?;
     let Response::DescribeMirrors(response) = response else { bail!("answered with {response:?}") };
     flatten(response)

@@ -1,6 +1,7 @@
 //! DescribeMirrors: the partitions that this broker leads. A client that wants all asks every broker and
 //! merges, so that each partition comes once, from the one that knows its offsets. Partitions without a
-//! leader are told by their coordinator, from what is recorded.
+//! leader are told by their coordinator, from what is recorded. A client that must miss none, though a broker
+//! does not answer, asks for those that are led elsewhere as well.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,12 +29,17 @@ pub async fn handle(mirroring: &Arc<Mirroring>, request: &DescribeMirrorsRequest
     };
     let mut response = DescribeMirrorsResponse::default();
     for name in asked {
-        response.mirrors.push(describe(mirroring, &image, &name).await);
+        response.mirrors.push(describe(mirroring, &image, &name, request.include_led_elsewhere).await);
     }
     response
 }
 
-async fn describe(mirroring: &Arc<Mirroring>, image: &MetadataImage, name: &str) -> DescribedMirror {
+async fn describe(
+    mirroring: &Arc<Mirroring>,
+    image: &MetadataImage,
+    name: &str,
+    include_led_elsewhere: bool,
+) -> DescribedMirror {
     let mut described = DescribedMirror { mirror_name: text(name), ..Default::default() };
     let Some(mirror) = image.mirrors.get(name) else {
         described.error_code = ErrorCode::UnknownMirror.code();
@@ -66,8 +72,11 @@ async fn describe(mirroring: &Arc<Mirroring>, image: &MetadataImage, name: &str)
                     let entry = mirroring.manager.view().get(id);
                     partitions.push(led(topic, index, partition, entry.as_ref(), leader));
                 }
-                None => partitions.extend(recorded.get(&id).map(|record| leaderless_detail(index, record))),
-                Some(_) => {}
+                leader => match recorded.get(&id).filter(|_| leader.is_none()) {
+                    Some(record) => partitions.push(leaderless_detail(topic, index, record)),
+                    None if include_led_elsewhere => partitions.push(elsewhere_detail(topic, index, leader)),
+                    None => {}
+                },
             }
         }
         if !partitions.is_empty() {
@@ -146,9 +155,25 @@ fn led(
     detail
 }
 
-fn leaderless_detail(index: i32, record: &StateRecord) -> PartitionDetail {
+/// What the image alone tells.
+fn elsewhere_detail(topic: &TopicImage, index: i32, leader: Option<BrokerId>) -> PartitionDetail {
+    let reason = leader.map_or_else(|| "no leader".to_owned(), |leader| format!("broker {leader} leads it"));
+    let writable = topic.is_writable(index);
+    let state = if writable { MirrorState::Stopped } else { MirrorState::Unknown };
     PartitionDetail {
         partition_index: index,
+        state: text(state.name()),
+        reason: Some(text(reason)),
+        leader_id: WireBroker(leader.map_or(-1, |leader| leader.0)),
+        writable,
+        ..Default::default()
+    }
+}
+
+fn leaderless_detail(topic: &TopicImage, index: i32, record: &StateRecord) -> PartitionDetail {
+    PartitionDetail {
+        partition_index: index,
+        writable: topic.is_writable(index),
         state: text(record.state.name()),
         reason: Some(text("no leader; as last recorded")),
         since_ms: record.since_ms,

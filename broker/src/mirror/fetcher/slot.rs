@@ -27,8 +27,9 @@ pub struct FetchSlot {
     events: EventSink,
     open: AtomicBool,
     succeeded: AtomicBool,
-    /// The highest log start the source told.
+    /// The highest log start the source told, and up to where ours followed it.
     source_log_start: AtomicI64,
+    followed_log_start: AtomicI64,
     /// Held while appending: who has closed the slot and taken this once knows that nothing of it will
     /// be appended any more (decision 10a).
     appending: Mutex<()>,
@@ -57,6 +58,7 @@ impl FetchSlot {
             open: AtomicBool::new(true),
             succeeded: AtomicBool::new(false),
             source_log_start: AtomicI64::new(0),
+            followed_log_start: AtomicI64::new(0),
             appending: Mutex::new(()),
         }
     }
@@ -90,22 +92,29 @@ impl FetchSlot {
     /// An answer without error arrived.
     pub fn succeeded(&self, source_high_watermark: Offset, source_log_start: Offset) {
         self.lag.source_is_at(source_high_watermark);
-        self.follow_log_start(source_log_start);
+        self.source_log_start.fetch_max(source_log_start.0, Ordering::AcqRel);
+        self.follow_log_start();
         if !self.succeeded.swap(true, Ordering::AcqRel) && self.is_open() {
             self.lag.destination_is_at(self.partition.status().log_end_offset);
             (self.events)(self.id, MirrorEvent::FetchSucceeded { token: self.token });
         }
     }
 
-    /// What was deleted at the source is deleted here, up to our own end.
-    fn follow_log_start(&self, source_log_start: Offset) {
-        if source_log_start.0 <= self.source_log_start.fetch_max(source_log_start.0, Ordering::AcqRel) {
+    /// What was deleted at the source is deleted here. Only what is committed can be deleted: where the source
+    /// told of it before its records were appended here and replicated, the rest follows later.
+    pub fn follow_log_start(&self) {
+        let wanted = Offset(self.source_log_start.load(Ordering::Acquire));
+        if wanted.0 <= self.followed_log_start.load(Ordering::Acquire) {
             return;
         }
         let guard = self.appending.lock();
-        if self.is_open() && self.partition.status().log_start_offset < source_log_start {
-            let under = LeaderEpoch(self.leader_epoch.load(Ordering::Acquire));
-            self.partition.raise_log_start(under, source_log_start);
+        if self.is_open() {
+            if self.partition.status().log_start_offset < wanted {
+                let under = LeaderEpoch(self.leader_epoch.load(Ordering::Acquire));
+                self.partition.raise_log_start(under, wanted);
+            }
+            let reached = self.partition.status().log_start_offset;
+            self.followed_log_start.fetch_max(reached.0, Ordering::AcqRel);
         }
         drop(guard);
     }

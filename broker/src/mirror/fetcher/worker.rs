@@ -162,6 +162,8 @@ impl Worker {
             if partitions.is_empty() {
                 return Ended::Idle;
             }
+            // An idle partition is in no answer that could remind of it.
+            partitions.values().for_each(|fetching| fetching.slot.follow_log_start());
             let settings = self.client.settings();
             let now = Instant::now();
             let wanted = wanted(partitions, settings.fetch_max_bytes, now);

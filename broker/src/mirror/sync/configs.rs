@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use common::metadata::image::ConfigMap;
-use protocol::StrBytes;
 use protocol::messages::DescribeConfigsRequest;
 use protocol::messages::describe_configs_request::DescribeConfigsResource;
 use protocol::messages::describe_configs_response::DescribeConfigsResult;
+use protocol::{ErrorCode, StrBytes};
 
 use crate::mirror::source::SourceSettings;
 
@@ -30,6 +30,14 @@ pub fn request(topics: &[std::sync::Arc<str>]) -> DescribeConfigsRequest {
         })
         .collect();
     request
+}
+
+/// Why the source does not tell a topic's configs.
+pub fn refusal(result: &DescribeConfigsResult) -> Option<String> {
+    let code = result.error_code;
+    let name =
+        || ErrorCode::from_code(code).map_or_else(|| format!("error {code}"), |code| code.name().to_owned());
+    (code != 0).then(name)
 }
 
 /// What is set on the source's topic and copied.
@@ -117,6 +125,14 @@ pub(crate) mod tests {
         let change = difference(&wanted, Some(&current), &excluded).unwrap();
         assert_eq!(change.set, here(&[("retention.ms", "60000")]));
         assert_eq!(change.unset, ["cleanup.policy"]);
+    }
+
+    #[test]
+    fn a_source_that_does_not_tell_is_not_one_without_configs() {
+        let mut result = source(&[]);
+        assert_eq!(refusal(&result), None);
+        result.error_code = ErrorCode::TopicAuthorizationFailed.code();
+        assert_eq!(refusal(&result).as_deref(), Some("TOPIC_AUTHORIZATION_FAILED"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::mirror::source::{SourceClient, SourceMetadata};
 use crate::mirror::state::SourceFailure;
 
 use super::configs;
+use super::remarks::Remarks;
 use super::topics::{self, MissingTopics, TopicPlan};
 
 /// Topics in one DescribeConfigs, and creations in one proposal.
@@ -52,16 +53,22 @@ fn retry_pause(failures: u32) -> Duration {
 
 type Configs = HashMap<Arc<str>, BTreeMap<String, String>>;
 
+/// What lasts from one cycle to the next.
+#[derive(Default)]
+struct Memory {
+    missing: MissingTopics,
+    remarks: Remarks,
+}
+
 impl SyncJob {
     pub async fn run(self) {
-        let mut missing = MissingTopics::default();
+        let mut memory = Memory::default();
         let mut pending_seen = 0_usize;
-        let mut complained = String::new();
         let mut failures = 0_u32;
         loop {
             let done = tokio::select! {
                 () = self.stop.cancelled() => return,
-                done = self.cycle(&mut missing, &mut complained) => done,
+                done = self.cycle(&mut memory) => done,
             };
             let cycle_ended = Instant::now();
             failures = if done { 0 } else { failures.saturating_add(1) };
@@ -92,13 +99,14 @@ impl SyncJob {
     }
 
     /// False: the source could not be listed; again soon.
-    async fn cycle(&self, missing: &mut MissingTopics, complained: &mut String) -> bool {
+    async fn cycle(&self, memory: &mut Memory) -> bool {
         // Two brokers may believe for a moment that they coordinate; the controller makes each change
         // idempotent, so that costs a request and nothing else.
         if !self.coordination.coordinates(&self.mirror) {
             return true;
         }
-        let listing = match self.listing().await {
+        let Memory { missing, remarks } = memory;
+        let listing = match self.listing(remarks).await {
             Ok(listing) => listing,
             Err(why) => {
                 missing.no_listing();
@@ -109,27 +117,26 @@ impl SyncJob {
         };
         let image = self.metadata.image();
         let plan = topics::plan(&image, &self.mirror, &listing);
-        let complaints = plan.complaints.join("; ");
-        if complaints != *complained {
-            if !complaints.is_empty() {
-                warn!(mirror = %self.mirror, complaints, "source topics do not fit");
+        for complaint in &plan.complaints {
+            if remarks.is_new(complaint) {
+                warn!(mirror = %self.mirror, complaint, "source topic does not fit");
             }
-            *complained = complaints;
         }
         // An empty listing is no evidence that anything is gone.
         if listing.topics.is_empty() {
             missing.no_listing();
         } else {
             let confirmed = self.confirm_missing(&image, &plan).await;
-            self.report_gone(missing.listed(confirmed)).await;
+            self.report_gone(missing.listed(confirmed), remarks).await;
         }
-        self.create_and_grow(&plan).await;
-        self.sync_configs(&plan).await;
+        self.create_and_grow(&plan, remarks).await;
+        self.sync_configs(&plan, remarks).await;
+        remarks.next_cycle();
         true
     }
 
     /// The first contact is recorded before anything is done with what the source says.
-    async fn listing(&self) -> Result<SourceMetadata, SourceFailure> {
+    async fn listing(&self, remarks: &mut Remarks) -> Result<SourceMetadata, SourceFailure> {
         let found = self.client.metadata(None).await?;
         let Some(cluster_id) = found.cluster_id.clone() else {
             return Err(SourceFailure::CouldNotAsk("it does not tell its cluster id".to_owned()));
@@ -138,7 +145,7 @@ impl SyncJob {
             let source =
                 wire::MirrorSource { mirror: self.mirror.to_string(), source_cluster_id: cluster_id.clone() };
             let request = ProposeMirrorRequest { sources: vec![source], ..Default::default() };
-            self.propose("first contact", request).await;
+            self.propose("first contact", &[], request, remarks).await;
             let image = self.metadata.image();
             let recorded =
                 image.mirrors.get(&self.mirror).and_then(|mirror| mirror.source_cluster_id.clone());
@@ -165,14 +172,17 @@ impl SyncJob {
             .collect()
     }
 
-    async fn report_gone(&self, gone: Vec<(TopicId, Association)>) {
+    async fn report_gone(&self, gone: Vec<(TopicId, Association)>, remarks: &mut Remarks) {
         if gone.is_empty() {
             return;
         }
         let image = self.metadata.image();
+        let mut names = Vec::with_capacity(gone.len());
         for (topic_id, association) in &gone {
-            let topic = image.topic_by_id(*topic_id).map(|topic| &*topic.name).unwrap_or_default();
-            info!(mirror = %self.mirror, topic, %topic_id, association = association.0, "the topic is gone at the source");
+            let topic =
+                image.topic_by_id(*topic_id).map_or_else(|| Arc::from(""), |topic| topic.name.clone());
+            names.push(topic.clone());
+            info!(mirror = %self.mirror, %topic, %topic_id, association = association.0, "the topic is gone at the source");
         }
         let source_deleted = gone
             .into_iter()
@@ -182,26 +192,33 @@ impl SyncJob {
             })
             .collect();
         fault::point("mirror.source_deleted.send", &self.mirror).await;
-        self.propose("deleted topics", ProposeMirrorRequest { source_deleted, ..Default::default() }).await;
+        let request = ProposeMirrorRequest { source_deleted, ..Default::default() };
+        self.propose("deleted topics", &names, request, remarks).await;
         fault::point("mirror.source_deleted.answered", &self.mirror).await;
     }
 
-    async fn create_and_grow(&self, plan: &TopicPlan) {
+    async fn create_and_grow(&self, plan: &TopicPlan, remarks: &mut Remarks) {
         for chunk in plan.creates.chunks(CHUNK) {
             let names: Vec<Arc<str>> = chunk.iter().map(|(name, ..)| name.clone()).collect();
             // Created with its configs, or later: never with the wrong ones.
-            let Some(configs) = self.configs_of(&names).await else { continue };
-            let creates = chunk.iter().filter_map(|(name, topic_id, partitions)| {
-                Some(wire::Create {
+            let Some(configs) = self.configs_of(&names, remarks).await else { continue };
+            let (mut creates, mut created) = (Vec::new(), Vec::new());
+            for (name, topic_id, partitions) in chunk {
+                let Some(configs) = configs.get(name) else { continue };
+                created.push(name.clone());
+                creates.push(wire::Create {
                     mirror: self.mirror.to_string(),
                     topic: name.to_string(),
                     topic_id: bytes::Bytes::copy_from_slice(topic_id.0.as_bytes()),
                     partitions: *partitions,
-                    configs: configs.get(name)?.clone().into_iter().collect(),
-                })
-            });
-            let creates = creates.collect();
-            self.propose("new topics", ProposeMirrorRequest { creates, ..Default::default() }).await;
+                    configs: configs.clone().into_iter().collect(),
+                });
+            }
+            if creates.is_empty() {
+                continue;
+            }
+            let request = ProposeMirrorRequest { creates, ..Default::default() };
+            self.propose("new topics", &created, request, remarks).await;
         }
         if !plan.grows.is_empty() {
             let grows = plan.grows.iter().map(|(_, topic_id, partitions)| wire::Grow {
@@ -209,23 +226,25 @@ impl SyncJob {
                 topic_id: bytes::Bytes::copy_from_slice(topic_id.0.as_bytes()),
                 partitions: *partitions,
             });
-            let grows = grows.collect();
-            self.propose("new partitions", ProposeMirrorRequest { grows, ..Default::default() }).await;
+            let request = ProposeMirrorRequest { grows: grows.collect(), ..Default::default() };
+            let names: Vec<Arc<str>> = plan.grows.iter().map(|(name, ..)| name.clone()).collect();
+            self.propose("new partitions", &names, request, remarks).await;
         }
     }
 
-    async fn sync_configs(&self, plan: &TopicPlan) {
+    async fn sync_configs(&self, plan: &TopicPlan, remarks: &mut Remarks) {
         let excluded = self.client.settings();
         for chunk in plan.present.chunks(CHUNK) {
-            let Some(found) = self.configs_of(chunk).await else { continue };
+            let Some(found) = self.configs_of(chunk, remarks).await else { continue };
             let image = self.metadata.image();
-            let mut changes = Vec::new();
+            let (mut changes, mut changed) = (Vec::new(), Vec::new());
             for (name, wanted) in &found {
                 let resource =
                     ConfigResource { resource_type: ConfigResourceType::Topic, name: name.clone() };
                 let current = image.configs.get(&resource).map(|configs| &**configs);
                 let Some(topic) = image.topic(name) else { continue };
                 if let Some(change) = configs::difference(wanted, current, &excluded) {
+                    changed.push(name.clone());
                     changes.push(wire::Configs {
                         mirror: self.mirror.to_string(),
                         topic_id: bytes::Bytes::copy_from_slice(topic.id.0.as_bytes()),
@@ -235,43 +254,62 @@ impl SyncJob {
                 }
             }
             if !changes.is_empty() {
-                self.propose("configs", ProposeMirrorRequest { configs: changes, ..Default::default() })
-                    .await;
+                let request = ProposeMirrorRequest { configs: changes, ..Default::default() };
+                self.propose("configs", &changed, request, remarks).await;
             }
         }
     }
 
-    async fn configs_of(&self, topics: &[Arc<str>]) -> Option<Configs> {
+    /// A topic whose configs the source does not tell is left out: it is not created with the wrong ones.
+    async fn configs_of(&self, topics: &[Arc<str>], remarks: &mut Remarks) -> Option<Configs> {
         let excluded = self.client.settings();
+        let not_read = |topic: &str, why: String, remarks: &mut Remarks| {
+            self.metrics.topic_config_sync_errors.fetch_add(1, Ordering::Relaxed);
+            if remarks.is_new(&format!("{topic}: {why}")) {
+                warn!(mirror = %self.mirror, topic, %why, "topic configs of the source are not read");
+            }
+        };
         match self.client.call(Request::DescribeConfigs(configs::request(topics))).await {
             Ok((Response::DescribeConfigs(answer), _)) => {
-                let readable = answer.results.iter().filter(|result| result.error_code == 0);
-                Some(
-                    readable
-                        .map(|result| {
-                            (Arc::from(result.resource_name.as_str()), configs::wanted(result, &excluded))
-                        })
-                        .collect(),
-                )
+                let mut found = Configs::new();
+                for result in &answer.results {
+                    let topic: Arc<str> = Arc::from(result.resource_name.as_str());
+                    match configs::refusal(result) {
+                        Some(why) => not_read(&topic, why, remarks),
+                        None => drop(found.insert(topic, configs::wanted(result, &excluded))),
+                    }
+                }
+                Some(found)
             }
             Ok(_) => None,
             Err(why) => {
-                self.metrics.topic_config_sync_errors.fetch_add(1, Ordering::Relaxed);
-                warn!(mirror = %self.mirror, %why, "topic configs of the source are not read");
+                not_read("", why.to_string(), remarks);
                 None
             }
         }
     }
 
-    /// One bad item never blocks the rest: each has a result of its own.
-    async fn propose(&self, what: &str, request: ProposeMirrorRequest) {
+    /// One bad item never blocks the rest: each has a result of its own, in the order of `topics`.
+    async fn propose(
+        &self,
+        what: &str,
+        topics: &[Arc<str>],
+        request: ProposeMirrorRequest,
+        remarks: &mut Remarks,
+    ) {
         match self.controller.propose(request).await {
             Ok(answer) if answer.error_code == 0 => {
-                for result in answer.results {
-                    if result.error_code != 0 {
-                        warn!(mirror = %self.mirror, what, code = result.error_code, why = result.error_message, "mirror change is refused");
-                    } else if !result.error_message.is_empty() {
-                        warn!(mirror = %self.mirror, what, remark = result.error_message, "mirror change is incomplete");
+                for (index, result) in answer.results.iter().enumerate() {
+                    let (topic, why) = (topics.get(index).map_or("", |topic| topic), &result.error_message);
+                    let code = result.error_code;
+                    if code == 0 && why.is_empty() || !remarks.is_new(&format!("{what} {topic} {code} {why}"))
+                    {
+                        continue;
+                    }
+                    if code != 0 {
+                        warn!(mirror = %self.mirror, what, topic, code, why, "mirror change is refused");
+                    } else {
+                        warn!(mirror = %self.mirror, what, topic, remark = why, "mirror change is incomplete");
                     }
                 }
             }

@@ -3,4 +3,5 @@
 
 pub mod configs;
 pub mod job;
+mod remarks;
 pub mod topics;

@@ -200,6 +200,25 @@ async fn what_is_deleted_at_the_source_is_deleted_here() {
     fixture.manager.shutdown();
 }
 
+/// The source tells of a deletion once; here it waits until what goes is committed.
+#[tokio::test]
+async fn a_deletion_that_comes_before_its_records_are_committed_here_is_made_up_for() {
+    let fixture = Fixture::new(FakeSource::new(log()));
+    fixture.partition.state.lock().high_watermark = Some(2);
+    fixture.start();
+    fixture.copied_to(9).await;
+    fixture.source.script(|_, source| {
+        source.log_start = 4;
+        let answer = source.partition_answer(Bytes::new());
+        Ok(Response::Fetch(source.response(42, answer)))
+    });
+    fixture.source.changed.notify_waiters();
+    fixture.until(|fixture| fixture.partition.state.lock().log_start == 2).await;
+    fixture.partition.state.lock().high_watermark = None;
+    fixture.until(|fixture| fixture.partition.state.lock().log_start == 4).await;
+    fixture.manager.shutdown();
+}
+
 /// S5, S2: partitions and topics that were not asked for are not looked at.
 #[tokio::test]
 async fn s5_an_answer_for_another_topic_id_is_ignored() {
