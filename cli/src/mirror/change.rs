@@ -22,6 +22,8 @@ use crate::target::AnyTarget;
 use crate::topic::{key_values, unexpected};
 
 const MIRROR_RESOURCE: i8 = 64;
+/// Topics named in a message.
+const NAMED: usize = 10;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 
@@ -194,30 +196,30 @@ pub(super) fn check(what: &str, code: i16, message: Option<&str>) -> Result<(), 
     if code == ErrorCode::None.code() { Ok(()) } else { Err(Failure::code(what, code, message)) }
 }
 
-/// The head's error, with the topics that caused it.
+/// The topics that caused the head's error. Those that only shared the request with them say nothing: with an
+/// expression they may be thousands.
 pub(super) fn check_topics(
     what: &str,
     code: i16,
     message: Option<&str>,
     topics: &[TopicResult],
 ) -> Result<(), Failure> {
-    let bad = topics.iter().filter(|topic| topic.error_code != ErrorCode::None.code());
-    let lines: Vec<String> = bad
+    let innocent = [ErrorCode::None.code(), ErrorCode::OperationNotAttempted.code()];
+    let refused: Vec<String> = topics
+        .iter()
+        .filter(|topic| !innocent.contains(&topic.error_code))
         .map(|topic| {
             let name = topic.topic_name.to_string();
             Failure::code(&name, topic.error_code, topic.error_message.as_deref()).to_string()
         })
         .collect();
-    match (code, lines.is_empty()) {
-        (0, true) => Ok(()),
-        (0, false) => Err(Failure::refused(format!("{what}: {}", lines.join("; ")))),
-        (code, true) => Err(Failure::code(what, code, message)),
-        (code, false) => Err(Failure::refused(format!(
-            "{}; nothing was changed: {}",
-            Failure::code(what, code, message),
-            lines.join("; ")
-        ))),
+    if refused.is_empty() {
+        return check(what, code, message);
     }
+    let more = refused.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let shown = refused[..refused.len().min(NAMED)].join("; ");
+    Err(Failure::refused(format!("{what}: nothing was changed: {shown}{more}")))
 }
 
 pub(super) fn done(target: &AnyTarget, line: &str, value: serde_json::Value) -> Result<(), Failure> {
@@ -226,4 +228,30 @@ pub(super) fn done(target: &AnyTarget, line: &str, value: serde_json::Value) -> 
     }
     println!("{line}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(name: &str, code: ErrorCode) -> TopicResult {
+        let topic_name = TopicName(text(name));
+        TopicResult { topic_name, error_code: code.code(), ..Default::default() }
+    }
+
+    #[test]
+    fn a_refusal_names_the_topics_that_caused_it_and_not_the_others() {
+        let mut topics: Vec<TopicResult> =
+            (0..2_000).map(|n| result(&format!("innocent-{n}"), ErrorCode::OperationNotAttempted)).collect();
+        topics.push(result("guilty", ErrorCode::InconsistentTopicId));
+        let code = ErrorCode::InconsistentTopicId.code();
+        let failure = check_topics("mirror m", code, None, &topics).unwrap_err();
+        assert_eq!(failure.to_string(), "mirror m: nothing was changed: guilty: INCONSISTENT_TOPIC_ID");
+        let all: Vec<TopicResult> =
+            (0..2_000).map(|n| result(&format!("t-{n}"), ErrorCode::InvalidRequest)).collect();
+        let failure = check_topics("mirror m", code, None, &all).unwrap_err().to_string();
+        assert!(failure.ends_with("and 1990 more") && failure.len() < 1_000, "{failure}");
+        assert!(check_topics("mirror m", 0, None, &[result("t", ErrorCode::None)]).is_ok());
+        assert!(check_topics("mirror m", code, Some("why"), &[]).is_err());
+    }
 }
