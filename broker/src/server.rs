@@ -154,6 +154,7 @@ impl BrokerServer {
             cache: applied.clone(),
             heartbeat_interval: milliseconds(config.broker_heartbeat_interval_ms),
             session_timeout: milliseconds(config.broker_session_timeout_ms),
+            registration_timeout: milliseconds(config.initial_broker_registration_timeout_ms),
             registration: registration(&config, &logs.manager, &bound, logs.previous_broker_epoch),
             registered,
             caught_up: caught_up.clone(),

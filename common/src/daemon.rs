@@ -2,7 +2,7 @@
 //! binaries: 0 after SIGTERM or SIGINT within ten seconds, otherwise non-zero behind one clear line).
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::config::{ConfigError, Properties, Warning};
+use crate::config::{ConfigError, Properties, PropertiesError, Warning};
 use crate::descriptors;
 use crate::telemetry::{LogFormat, init_logging, reason};
 
@@ -68,8 +68,7 @@ pub fn main<D: Daemon>() -> ExitCode {
 }
 
 fn run<D: Daemon>(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut properties = Properties::load(&arguments.config)
-        .with_context(|| format!("cannot read {}", arguments.config.display()))?;
+    let mut properties = load(&arguments.config)?;
     for key_value in &arguments.overrides {
         properties.set_override(key_value)?;
     }
@@ -86,6 +85,14 @@ fn run<D: Daemon>(arguments: &Arguments) -> anyhow::Result<()> {
     // A task that blocks its thread must not keep the process.
     runtime.shutdown_timeout(Duration::from_millis(100));
     outcome
+}
+
+/// Every error names the file.
+fn load(file: &Path) -> anyhow::Result<Properties> {
+    Properties::load(file).map_err(|error| match error {
+        PropertiesError::Read { .. } => error.into(),
+        other => anyhow::Error::new(other).context(format!("cannot read {}", file.display())),
+    })
 }
 
 async fn serve<D: Daemon>(config: D::Config) -> anyhow::Result<()> {
@@ -108,5 +115,22 @@ async fn serve<D: Daemon>(config: D::Config) -> anyhow::Result<()> {
     match failure {
         Some(failure) => Err(anyhow::anyhow!(failure)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_named_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let (missing, broken) = (directory.path().join("missing"), directory.path().join("broken"));
+        std::fs::write(&broken, "a=\\u12").unwrap();
+        for (file, expected) in [(&missing, "No such file"), (&broken, "line 1")] {
+            let message = reason(load(file).unwrap_err().as_ref());
+            let name = format!("cannot read {}", file.display());
+            assert!(message.matches(&name).count() == 1 && message.contains(expected), "{message}");
+        }
     }
 }

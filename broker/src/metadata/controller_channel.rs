@@ -21,6 +21,8 @@ use tracing::debug;
 
 /// Metadata key of a refusal: the node id of the active controller, -1 when none is known.
 pub const LEADER_KEY: &str = "kagami-leader";
+/// And the voters, `id@host:port` each, with commas between.
+pub const MEMBERS_KEY: &str = "kagami-members";
 /// Forwarded answers may list many topics.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
@@ -47,7 +49,7 @@ pub struct QuorumVoter {
 #[derive(Debug, Error)]
 pub enum ChannelError {
     #[error(
-        "no active controller among {voters} within {} ms (last: {last}); check that a majority of controllers runs",
+        "no active controller among {voters} within {} ms (last: {last}); check that a majority of controllers runs, and that these are their quorum.listener addresses",
         .timeout.as_millis()
     )]
     NoActiveController { voters: String, timeout: Duration, last: String },
@@ -131,6 +133,25 @@ impl ControllerChannel {
             }
         }
         *self.voters.write() = Arc::new(voters);
+    }
+
+    /// Adds what a refusal names of the quorum, and drops nothing: it may be an old member's.
+    fn learn_from(&self, refusal: &Status) {
+        let known = self.voters();
+        let mut voters = known.to_vec();
+        for (node_id, address) in named_members(refusal) {
+            let is_known = voters.iter().any(|voter| voter.node_id == node_id && voter.address == address);
+            if is_known || voters.len() >= self.configured + MAX_LEARNED {
+                continue;
+            }
+            match Voter::new(node_id, address) {
+                Ok(voter) => voters.push(voter),
+                Err(error) => debug!(%error, "address of a controller"),
+            }
+        }
+        if voters.len() > known.len() {
+            *self.voters.write() = Arc::new(voters);
+        }
     }
 
     fn voters(&self) -> Arc<Vec<Voter>> {
@@ -326,13 +347,16 @@ impl ControllerChannel {
         loop {
             let voter = &voters[index];
             let attempt_deadline = deadline.min(Instant::now() + attempt_timeout);
-            let attempt = call(voter.client.clone(), request.clone());
+            let (attempt, asked) = (call(voter.client.clone(), request.clone()), voter.address.clone());
             let failure = match timeout_at(attempt_deadline, attempt).await {
                 Ok(Ok(response)) => {
                     self.active.store(index, Ordering::Relaxed);
                     return Ok(response.into_inner());
                 }
                 Ok(Err(status)) => {
+                    self.learn_from(&status);
+                    voters = self.voters();
+                    index %= voters.len();
                     if let Some(next) = named_leader(&voters, &status).filter(|next| *next != index)
                         && !followed_hint
                     {
@@ -340,7 +364,6 @@ impl ControllerChannel {
                         followed_hint = true;
                         debug!(
                             call = name,
-                            controller = voter.node_id,
                             leader = voters[next].node_id,
                             "following to the active controller"
                         );
@@ -355,7 +378,7 @@ impl ControllerChannel {
                 Err(_) => "no answer in time".to_owned(),
             };
             followed_hint = false;
-            debug!(call = name, controller = voter.node_id, address = %voter.address, %failure, "trying the next controller");
+            debug!(call = name, controller = %asked, %failure, "trying the next controller");
             failures += 1;
             index = (index + 1) % voters.len();
             let next_round = failures.is_multiple_of(voters.len());
@@ -390,6 +413,14 @@ impl Voter {
 fn named_leader(voters: &[Voter], status: &Status) -> Option<usize> {
     let node_id: i32 = status.metadata().get(LEADER_KEY)?.to_str().ok()?.parse().ok()?;
     voters.iter().rposition(|voter| voter.node_id == node_id)
+}
+
+fn named_members(status: &Status) -> impl Iterator<Item = (i32, &str)> {
+    let members = status.metadata().get(MEMBERS_KEY).and_then(|members| members.to_str().ok());
+    members.unwrap_or_default().split(',').filter_map(|member| {
+        let (node_id, address) = member.split_once('@')?;
+        Some((node_id.parse().ok()?, address))
+    })
 }
 
 fn describe_voters(voters: &[Voter]) -> String {

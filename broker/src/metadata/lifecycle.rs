@@ -36,6 +36,8 @@ pub enum LifecycleError {
     DuplicateRegistration { broker_id: BrokerId, message: String },
     #[error("the controller refused the registration: {name}: {message}")]
     Refused { name: &'static str, message: String },
+    #[error("not registered within initial.broker.registration.timeout.ms ({} ms): {last}", .timeout.as_millis())]
+    NotRegistered { timeout: Duration, last: ChannelError },
 }
 
 /// What a registration tells.
@@ -56,6 +58,8 @@ pub struct Lifecycle {
     pub cache: Arc<MetadataCache>,
     pub heartbeat_interval: Duration,
     pub session_timeout: Duration,
+    /// How long a quorum that is not there is waited for.
+    pub registration_timeout: Duration,
     pub registration: Registration,
     /// Tells the loader, which publishes nothing before its image holds the registration.
     pub registered: watch::Sender<Option<BrokerEpoch>>,
@@ -106,10 +110,17 @@ impl Lifecycle {
     async fn register(&self) -> Result<BrokerEpoch, LifecycleError> {
         let request = self.register_request();
         let mut duplicate_since: Option<Instant> = None;
+        let begin = Instant::now();
         loop {
-            let response = match self.channel.register(request.clone(), REGISTER_ATTEMPT).await {
+            let left = self.registration_timeout.saturating_sub(begin.elapsed());
+            let response = match self.channel.register(request.clone(), REGISTER_ATTEMPT.min(left)).await {
                 Ok(response) => response,
-                // A quorum that is not there yet is waited for, as Kafka's brokers do.
+                // A quorum that is not there yet is waited for, as long as Kafka's brokers do.
+                Err(last @ ChannelError::NoActiveController { .. })
+                    if begin.elapsed() >= self.registration_timeout =>
+                {
+                    return Err(LifecycleError::NotRegistered { timeout: self.registration_timeout, last });
+                }
                 Err(error @ ChannelError::NoActiveController { .. }) => {
                     warn!(%error, "not registered yet");
                     continue;

@@ -3,6 +3,7 @@
 //! Nothing is published before the image holds this process's own registration: a part that acted on
 //! the image of an earlier life would act on leaderships that are long gone (decision 16).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,6 +122,8 @@ impl MetadataLoader {
         let mut retry_interval = RETRY_INTERVAL;
         let mut ahead_since: Option<Instant> = None;
         let mut ahead_in_a_row = 0_usize;
+        // Without a quorum this goes on for hours: each controller's failure is told once until one serves.
+        let mut told: HashSet<String> = HashSet::new();
         while !shutdown.is_cancelled() {
             // They may have changed: the quorum's members come and go.
             let controllers = self.channel.channels();
@@ -131,6 +134,9 @@ impl MetadataLoader {
                 () = shutdown.cancelled() => return Ok(()),
                 ended = self.subscription(address, channel.clone(), progress) => ended,
             };
+            if progress.accepted {
+                told.clear();
+            }
             if progress.image.offset > offset_before {
                 retry_interval = RETRY_INTERVAL;
             }
@@ -142,9 +148,13 @@ impl MetadataLoader {
             }
             match ended {
                 Ended::Fatal(error) => return Err(error),
-                Ended::Retry(reason) => {
+                Ended::Retry(reason) if progress.accepted => {
                     info!(controller = %address, %reason, "metadata subscription ended, subscribing elsewhere");
                 }
+                Ended::Retry(reason) if told.insert(address.clone()) => {
+                    info!(controller = %address, %reason, "no metadata subscription, trying on");
+                }
+                Ended::Retry(reason) => debug!(controller = %address, %reason, "no metadata subscription"),
                 Ended::Ahead(refusal) => {
                     ahead_in_a_row += 1;
                     let since = *ahead_since.get_or_insert_with(Instant::now);

@@ -19,6 +19,8 @@ use crate::session::Session;
 use crate::target::AnyTarget;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Of one request to add a voter; a broker that sends it on waits little longer. It is repeated.
+const ADD_PATIENCE_MS: i32 = 8_000;
 
 impl Controller {
     fn directory_id(&self) -> Result<Option<Uuid>, Failure> {
@@ -35,13 +37,31 @@ pub async fn add(controller: Controller, target: AnyTarget) -> Result<(), Failur
         Some(id) => id,
         None => observer(&mut session, controller.node_id).await?,
     };
-    let request = AddRaftVoterRequest::default()
-        .with_cluster_id(None)
-        .with_timeout_ms(left_ms(&session))
-        .with_voter_id(controller.node_id)
-        .with_voter_directory_id(directory_id);
     let what = format!("controller {} added", controller.node_id);
-    change(&mut session, &target, request.into(), what).await
+    let mut waited = false;
+    loop {
+        let request = AddRaftVoterRequest::default()
+            .with_cluster_id(None)
+            .with_timeout_ms(left_ms(&session).min(ADD_PATIENCE_MS))
+            .with_voter_id(controller.node_id)
+            .with_voter_directory_id(directory_id);
+        let response = session.call(request.into(), |response| outcome(response).0).await?;
+        match outcome(&response) {
+            (code, Some(reason))
+                if code == ErrorCode::RequestTimedOut.code()
+                    && Instant::now() + LOOK_AGAIN < session.deadline() =>
+            {
+                session.tell(&reason);
+                waited = true;
+                sleep(LOOK_AGAIN).await;
+            }
+            // The request before this one was carried out after all.
+            (code, _) if waited && code == ErrorCode::DuplicateVoter.code() => {
+                return tell_done(&target, &what);
+            }
+            (code, message) => return conclude(&target, "AddRaftVoter", (code, message), &what),
+        }
+    }
 }
 
 /// The directory of the observer with this node id, as soon as it has announced itself.
@@ -55,17 +75,20 @@ async fn observer(session: &mut Session, node_id: i32) -> Result<Uuid, Failure> 
         if let Some(voter) = quorum.current_voters.iter().find(of_node) {
             let directory = DirectoryId(voter.replica_directory_id);
             // A wiped one is a voter by its old directory until the new one shows up.
+            let message = format!("controller {node_id} is a voter already, with directory {directory}");
             if Instant::now() + LOOK_AGAIN >= session.deadline() {
-                let message = format!("controller {node_id} is a voter already, with directory {directory}");
                 return Err(Failure::refused(message));
             }
+            session.tell(&format!("{message}, and none with another one observes"));
         }
+        let message = format!(
+            "controller {node_id} does not observe the quorum: start it, with the address of a voter in its \
+             controller.quorum.voters"
+        );
         if Instant::now() + LOOK_AGAIN >= session.deadline() {
-            return Err(Failure::timed_out(format!(
-                "controller {node_id} does not observe the quorum: start it, with the address of a voter in its \
-                 controller.quorum.voters"
-            )));
+            return Err(Failure::timed_out(message));
         }
+        session.tell(&message);
         sleep(LOOK_AGAIN).await;
     }
 }
@@ -112,13 +135,25 @@ async fn change(
 ) -> Result<(), Failure> {
     let name = request.key().name();
     let response = session.call(request, |response| outcome(response).0).await?;
-    let (code, message) = outcome(&response);
+    conclude(target, name, outcome(&response), &done)
+}
+
+fn conclude(
+    target: &AnyTarget,
+    name: &str,
+    (code, message): (i16, Option<String>),
+    done: &str,
+) -> Result<(), Failure> {
     if code == ErrorCode::RequestTimedOut.code() {
         return Err(Failure::timed_out(message.unwrap_or_else(|| name.to_owned())));
     }
     if code != 0 {
         return Err(Failure::code(name, code, message.as_deref()));
     }
+    tell_done(target, done)
+}
+
+fn tell_done(target: &AnyTarget, done: &str) -> Result<(), Failure> {
     if target.common.json {
         return output::print_json(&json!({ "done": done }));
     }

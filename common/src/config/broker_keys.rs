@@ -233,8 +233,7 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         "The default of the topic key min.compaction.lag.ms.",
     )
     .cluster_wide(),
-    ConfigDef::new("log.cleaner.threads", types::NATURAL_INT, Some("1"), "Threads of the cleaner.")
-        .cluster_wide(),
+    ConfigDef::new("log.cleaner.threads", types::NATURAL_INT, Some("1"), "Threads of the cleaner."),
     ConfigDef::new(
         "log.cleanup.policy",
         types::CLEANUP_POLICY,
@@ -431,15 +430,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::NATURAL_INT,
         Some("2147483647"),
         "Open connections of one listener.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "max.connections.per.ip",
         types::NATURAL_INT,
         Some("2147483647"),
         "Open connections of one client address.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "max.connections.per.ip.overrides",
         ValueType::String,
@@ -498,15 +495,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::POSITIVE_INT,
         Some("2"),
         "Threads per data directory that open logs at start and close them at the end.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "num.replica.fetchers",
         types::POSITIVE_INT,
         Some("1"),
         "Connections to each other broker that replication uses.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "process.roles",
         ValueType::ListOf(&["broker", "controller"]),
@@ -525,8 +520,7 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::POSITIVE_INT,
         Some("86400000"),
         "How long the state of a silent idempotent producer is kept.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "queued.max.request.bytes",
         types::ANY_LONG,
@@ -654,15 +648,13 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::POSITIVE_INT,
         Some("1"),
         "Connections to each broker of a source cluster that a mirror uses.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "mirror.metadata.refresh.interval.ms",
         types::int_from(100),
         Some("5000"),
         "Time between two looks at a source's topics and their leaders.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "mirror.fetch.memory.bytes",
         types::long_from(1 << 20),
@@ -674,13 +666,11 @@ pub static BROKER_CONFIGS: &[ConfigDef] = &[
         types::POSITIVE_LONG,
         Some("1000"),
         "Pause before a failed mirror partition is tried again the first time.",
-    )
-    .cluster_wide(),
+    ),
     ConfigDef::new(
         "mirror.failed.retry.max.backoff.ms",
         types::POSITIVE_LONG,
         Some("300000"),
         "The longest pause between two tries of a failed mirror partition.",
-    )
-    .cluster_wide(),
+    ),
 ];

@@ -100,7 +100,8 @@ impl InFlightBytes {
         Some(Share { pool: Some(permit), beyond: None, bytes: first })
     }
 
-    /// More for a request of which all that was paid for has arrived: as much again, up to its length.
+    /// More for a request of which all that was paid for has arrived: three times as much again, and all
+    /// where little would be left. A buffer that grows with it copies a third of a large request at most.
     pub(super) fn try_extend(&self, share: &mut Share, length: usize) -> bool {
         if share.beyond.is_some() {
             share.bytes = length;
@@ -150,7 +151,8 @@ pub(super) struct Share {
 
 impl Share {
     fn step(&self, length: usize) -> usize {
-        (length - self.bytes.min(length)).min(self.bytes)
+        let (left, more) = (length - self.bytes.min(length), self.bytes.saturating_mul(3));
+        if left <= more.saturating_mul(2) { left } else { more }
     }
 
     fn add(&mut self, permit: OwnedSemaphorePermit, bytes: usize) {
@@ -246,7 +248,7 @@ mod tests {
         let mut share = budget.try_begin(length).unwrap();
         assert_eq!((share.bytes, budget.available()), (64 << 10, (1 << 20) - (64 << 10)));
         assert!(budget.try_extend(&mut share, length));
-        assert_eq!(share.bytes, 128 << 10, "as much again");
+        assert_eq!(share.bytes, 256 << 10, "three times as much again");
         while share.bytes < length {
             assert!(budget.try_extend(&mut share, length));
         }

@@ -19,9 +19,8 @@ use super::limits::{Limits, Share};
 const MIN_FRAME_BYTES: usize = 8;
 /// Read ahead of a frame's length, so that small requests come many at a time.
 const HEAD_BYTES: usize = 8 << 10;
-/// Bodies up to this get their whole buffer at once; larger ones grow as their bytes arrive, so that
-/// an announced length alone costs no memory.
-const FIRST_BODY_BYTES: usize = 2 << 20;
+/// A body that may go beyond the budget grows by this at least.
+const MIN_GROWTH_BYTES: usize = 1 << 20;
 /// The slowest sender that is waited for beyond `frame_timeout`.
 const MIN_BYTES_PER_SECOND: usize = 8 << 10;
 
@@ -145,7 +144,7 @@ impl FrameReader {
                         self.head.advance(here);
                     }
                     if body.len() < paid {
-                        match poll_body(context, stream, body, *length, paid) {
+                        match poll_body(context, stream, body, paid) {
                             Poll::Ready(Ok(())) => continue,
                             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                             Poll::Pending => {
@@ -209,8 +208,9 @@ impl FrameReader {
 }
 
 impl State {
+    /// The buffer is as large as what is paid for: an announced length alone costs no memory.
     fn body(length: usize, share: Share) -> State {
-        State::Body { length, body: BytesMut::with_capacity(length.min(FIRST_BODY_BYTES)), share }
+        State::Body { length, body: BytesMut::with_capacity(length.min(share.bytes)), share }
     }
 }
 
@@ -219,11 +219,14 @@ fn poll_body(
     context: &mut Context<'_>,
     stream: &mut TcpStream,
     body: &mut BytesMut,
-    length: usize,
     paid: usize,
 ) -> Poll<Result<(), ReadError>> {
     if body.len() == body.capacity() {
-        body.reserve((length - body.len()).min(body.len().max(FIRST_BODY_BYTES)));
+        let more = (paid - body.len()).min(body.len().saturating_mul(3).max(MIN_GROWTH_BYTES));
+        // Not `reserve`, which may take twice of what was paid for.
+        let mut larger = BytesMut::with_capacity(body.len() + more);
+        larger.extend_from_slice(body);
+        *body = larger;
     }
     let free = paid - body.len();
     let mut rest = body.limit(free);
@@ -231,5 +234,39 @@ fn poll_body(
         Ok(0) => Poll::Ready(Err(ReadError::Truncated)),
         Ok(_) => Poll::Ready(Ok(())),
         Err(error) => Poll::Ready(Err(error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Thousands of clients that announce large requests and send a few bytes are cheap to be, and must be
+    /// cheap to have.
+    #[tokio::test]
+    async fn memory_grows_with_what_has_arrived_and_never_beyond_what_is_paid_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (limits, length) = (Limits::default(), 90_usize << 20);
+        let mut reader = FrameReader::new();
+        client.write_all(&i32::try_from(length).unwrap().to_be_bytes()).await.unwrap();
+        let mut sent = 0;
+        for size in [4, 64 << 10, 300 << 10, 2 << 20] {
+            client.write_all(&vec![7; size]).await.unwrap();
+            sent += size;
+            let arrived = std::future::poll_fn(|context| {
+                let frame = reader.poll_frame(context, &mut stream, &limits);
+                assert!(frame.is_pending(), "{frame:?}");
+                let State::Body { body, share, .. } = &reader.state else { panic!("no body is read") };
+                assert!(body.capacity() <= share.bytes, "{} of {}", body.capacity(), share.bytes);
+                assert!(share.bytes <= (8 * body.len()).max(64 << 10), "{} for {sent}", share.bytes);
+                if body.len() == sent { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::time::timeout(Duration::from_secs(10), arrived).await.unwrap();
+        }
     }
 }

@@ -35,6 +35,9 @@ use peers::Peers;
 
 /// Names the active controller's node id in a refusal of an inactive one; -1: none known.
 pub const LEADER_KEY: &str = "kagami-leader";
+/// Beside it the voters, `id@address` each, with commas between: the active one may have been added after the
+/// asker's file was written.
+pub const MEMBERS_KEY: &str = "kagami-members";
 
 /// What requests are answered from.
 pub struct ApiContext {
@@ -85,6 +88,12 @@ impl ApiContext {
         let leader = leader.map_or("-1".to_owned(), |leader| leader.to_string());
         if let Ok(value) = leader.parse() {
             status.metadata_mut().insert(LEADER_KEY, value);
+        }
+        let voters = self.raft.status().voters.into_iter();
+        let voters: Vec<_> =
+            voters.map(|member| format!("{}@{}", member.voter.node_id, member.address)).collect();
+        if let Ok(value) = voters.join(",").parse() {
+            status.metadata_mut().insert(MEMBERS_KEY, value);
         }
         status
     }

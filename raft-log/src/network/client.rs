@@ -32,6 +32,7 @@ use tonic::transport::{Channel, Endpoint};
 use crate::config::{Identity, VoterId};
 use crate::files::Contents;
 use crate::lineage::Lineage;
+use crate::network::silence::Silence;
 use crate::network::{SNAPSHOT_CHUNK_BYTES, check_entries, decode, encode, message_limit_bytes, to_wire};
 use crate::snapshot::SnapshotFile;
 use crate::type_config::{TypeConfig, Vote};
@@ -59,6 +60,7 @@ pub(crate) struct Peers {
     voters: Mutex<BTreeSet<VoterId>>,
     message_limit_bytes: usize,
     channels: Mutex<HashMap<(String, Use), Channel>>,
+    silence: Silence,
 }
 
 /// Snapshots have a connection of their own, so that heartbeats never wait behind them.
@@ -83,6 +85,7 @@ impl Peers {
             voters: Mutex::default(),
             message_limit_bytes: message_limit_bytes(max_payload_bytes),
             channels: Mutex::default(),
+            silence: Silence::default(),
         })
     }
 
@@ -189,6 +192,7 @@ type Failure = Unreachable<TypeConfig>;
 
 impl Peer {
     fn client(&self) -> Result<RaftClient<Channel>, Failure> {
+        self.peers.silence.called(self.target);
         self.peers.client(&self.address(), self.purpose).map_err(|error| self.failed(error))
     }
 
@@ -199,7 +203,9 @@ impl Peer {
     fn failed(&self, error: impl std::fmt::Display) -> Failure {
         let address = self.address();
         self.failures.fetch_add(1, Ordering::Relaxed);
-        Failure::from_string(format!("controller {} at {address}: {error}", self.target.node_id))
+        let reason = format!("controller {} at {address}: {error}", self.target.node_id);
+        self.peers.silence.failed(self.target, &reason);
+        Failure::from_string(reason)
     }
 
     fn refused(&self, status: &tonic::Status) -> Failure {
@@ -235,6 +241,7 @@ impl Peer {
         let answer =
             tokio::time::timeout(patience, answer).await.map_err(|_| self.failed("no answer in time"))?;
         let answer = answer.map_err(|status| self.refused(&status))?.into_inner();
+        self.peers.silence.answered(self.target);
         decode(&answer.body).map_err(|error| self.failed(error))
     }
 }
@@ -325,6 +332,7 @@ impl NetStreamAppend<TypeConfig> for Peer {
             let this = &*self;
             let results = answers.into_inner().map(move |answer| {
                 let answer = answer.map_err(|status| this.refused(&status))?;
+                this.peers.silence.answered(this.target);
                 decode(&answer.body).map_err(|error| RPCError::Unreachable(this.failed(error)))
             });
             let results: BoxStream<'s, _> = Box::pin(results);

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod probe;
 pub mod server;
+mod silence;
 
 use bytes::Bytes;
 use openraft::LogIdOptionExt as _;

@@ -36,6 +36,25 @@ async fn the_active_controller_is_found_by_name_and_kept() {
     assert_eq!(first.heartbeats.load(Ordering::SeqCst), 1);
 }
 
+/// A broker that starts after the leadership has gone to a controller that its file does not name.
+#[tokio::test]
+async fn an_active_controller_that_is_not_configured_is_found_through_those_that_are() {
+    let (configured, added) = (FakeController::new(1, 4), FakeController::new(4, 4));
+    let address = added.clone().serve().await.address;
+    *configured.members.lock() = format!("1@127.0.0.1:1,nonsense,9@,4@{address}");
+    let channel = channel("cluster", &[configured.clone().serve().await]);
+    for _ in 0..2 {
+        assert!(channel.heartbeat(HeartbeatRequest::default(), ENOUGH).await.expect("answered").caught_up);
+    }
+    assert_eq!(added.heartbeats.load(Ordering::SeqCst), 2);
+    let known = channel.channels().len();
+    configured.leader.store(-1, Ordering::SeqCst);
+    added.leader.store(-1, Ordering::SeqCst);
+    let patience = Duration::from_millis(200);
+    channel.heartbeat(HeartbeatRequest::default(), patience).await.expect_err("nobody is active");
+    assert_eq!(channel.channels().len(), known, "nothing is learned twice");
+}
+
 #[tokio::test]
 async fn a_dead_controller_is_passed_over() {
     let alive = FakeController::new(2, 2);

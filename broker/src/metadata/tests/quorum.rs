@@ -15,12 +15,14 @@ use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
 use crate::metadata::QuorumVoter;
-use crate::metadata::controller_channel::LEADER_KEY;
+use crate::metadata::controller_channel::{LEADER_KEY, MEMBERS_KEY};
 
 /// One controller; it is active while `leader` is its own id.
 pub struct FakeController {
     pub node_id: i32,
     pub leader: AtomicI32,
+    /// What a refusal says of the quorum's voters.
+    pub members: Mutex<String>,
     pub heartbeats: AtomicUsize,
     /// What each subscription is answered, in turn; the last one goes on until the test ends.
     pub subscriptions: Mutex<Vec<Result<Vec<SubscribeResponse>, Status>>>,
@@ -34,6 +36,7 @@ impl FakeController {
         Arc::new(FakeController {
             node_id,
             leader: AtomicI32::new(leader),
+            members: Mutex::default(),
             heartbeats: AtomicUsize::new(0),
             subscriptions: Mutex::default(),
             subscribed_from: Mutex::default(),
@@ -59,6 +62,7 @@ impl FakeController {
         }
         let mut status = Status::failed_precondition("not the active controller");
         status.metadata_mut().insert(LEADER_KEY, leader.into());
+        status.metadata_mut().insert(MEMBERS_KEY, self.members.lock().parse().expect("ASCII"));
         Err(status)
     }
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use common::ids::BrokerId as BrokerNodeId;
 use protocol::StrBytes;
 use protocol::error_code::ErrorCode;
 use protocol::messages::update_raft_voter_response::CurrentLeader;
@@ -29,6 +30,11 @@ type Refusal = (ErrorCode, String);
 pub async fn add(context: &ApiContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse {
     let added = async {
         let voter = check(context, &request.cluster_id, request.voter_id, request.voter_directory_id)?;
+        // Brokers are shown among the observers, but none of them ever announces itself.
+        let is_broker = context.image().brokers.contains_key(&BrokerNodeId(request.voter_id));
+        if is_broker {
+            return Err((ErrorCode::InvalidRequest, format!("node {} is a broker", request.voter_id)));
+        }
         context.raft.add_voter(voter, patience(request.timeout_ms)).await.map_err(refusal)
     };
     let (code, message) = outcome("AddRaftVoter", added.await);
