@@ -182,7 +182,7 @@ impl SyncJob {
             let topic =
                 image.topic_by_id(*topic_id).map_or_else(|| Arc::from(""), |topic| topic.name.clone());
             names.push(topic.clone());
-            info!(mirror = %self.mirror, %topic, %topic_id, association = association.0, "the topic is gone at the source");
+            info!(mirror = %self.mirror, topic = &*topic, %topic_id, association = association.0, "the topic is gone at the source");
         }
         let source_deleted = gone
             .into_iter()
