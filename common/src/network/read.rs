@@ -19,6 +19,9 @@ use super::limits::{Limits, Share};
 const MIN_FRAME_BYTES: usize = 8;
 /// Read ahead of a frame's length, so that small requests come many at a time.
 const HEAD_BYTES: usize = 8 << 10;
+/// A connection that has sent a request of some length gets so much, up to this, at once for the next: growing
+/// costs a copy.
+const PROVEN_BODY_BYTES: usize = 2 << 20;
 /// A body that may go beyond the budget grows by this at least.
 const MIN_GROWTH_BYTES: usize = 1 << 20;
 /// The slowest sender that is waited for beyond `frame_timeout`.
@@ -66,13 +69,15 @@ enum State {
 pub(super) struct FrameReader {
     head: BytesMut,
     state: State,
+    /// The longest request that came whole, up to `PROVEN_BODY_BYTES`.
+    proven: usize,
     /// When the present frame was first waited for.
     waiting_since: Option<Instant>,
 }
 
 impl FrameReader {
     pub(super) fn new() -> FrameReader {
-        FrameReader { head: BytesMut::new(), state: State::Length, waiting_since: None }
+        FrameReader { head: BytesMut::new(), state: State::Length, proven: 0, waiting_since: None }
     }
 
     /// Whether the next frame is here already, so that handling it needs no wait.
@@ -117,7 +122,7 @@ impl FrameReader {
                     };
                     self.head.advance(4);
                     self.state = match limits.in_flight_bytes.try_begin(length) {
-                        Some(share) => State::body(length, share),
+                        Some(share) => State::body(length, share, self.proven),
                         None => State::Budget {
                             length,
                             body: BytesMut::new(),
@@ -131,7 +136,7 @@ impl FrameReader {
                     self.waiting_since = None;
                     let body = std::mem::take(body);
                     self.state = if body.is_empty() {
-                        State::body(length, share)
+                        State::body(length, share, self.proven)
                     } else {
                         State::Body { length, body, share }
                     };
@@ -160,6 +165,7 @@ impl FrameReader {
                         continue;
                     }
                     self.waiting_since = None;
+                    self.proven = self.proven.max(paid.min(PROVEN_BODY_BYTES));
                     if let State::Body { body, share, .. } = std::mem::replace(&mut self.state, State::Length)
                     {
                         return Poll::Ready(Ok(Frame { body, share }));
@@ -208,9 +214,11 @@ impl FrameReader {
 }
 
 impl State {
-    /// The buffer is as large as what is paid for: an announced length alone costs no memory.
-    fn body(length: usize, share: Share) -> State {
-        State::Body { length, body: BytesMut::with_capacity(length.min(share.bytes)), share }
+    /// The buffer is as large as what is paid for, or as what the connection has sent before: an announced length
+    /// alone costs no memory.
+    fn body(length: usize, share: Share, proven: usize) -> State {
+        let capacity = length.min(share.bytes.max(proven));
+        State::Body { length, body: BytesMut::with_capacity(capacity), share }
     }
 }
 
@@ -243,6 +251,38 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test]
+    async fn who_has_sent_a_large_request_has_room_for_the_next_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let limits = Limits::default();
+        let mut reader = FrameReader::new();
+        for (length, capacity) in
+            [(1_usize << 20, 64 << 10), (1 << 20, 1 << 20), (3 << 20, 1 << 20), (3 << 20, 2 << 20)]
+        {
+            let mut request = i32::try_from(length).unwrap().to_be_bytes().to_vec();
+            client.write_all(&request).await.unwrap();
+            let begun = std::future::poll_fn(|context| {
+                assert!(reader.poll_frame(context, &mut stream, &limits).is_pending());
+                match &reader.state {
+                    State::Body { body, .. } => Poll::Ready(body.capacity()),
+                    _ => Poll::Pending,
+                }
+            });
+            assert_eq!(
+                tokio::time::timeout(Duration::from_secs(10), begun).await.unwrap(),
+                capacity,
+                "{length}"
+            );
+            request = vec![7; length];
+            let read = std::future::poll_fn(|context| reader.poll_frame(context, &mut stream, &limits));
+            let (sent, frame) = tokio::join!(client.write_all(&request), read);
+            sent.unwrap();
+            assert_eq!(frame.unwrap().body.len(), length);
+        }
+    }
 
     /// Thousands of clients that announce large requests and send a few bytes are cheap to be, and must be
     /// cheap to have.
